@@ -55,6 +55,8 @@ type Verdict struct {
 	Ratio    float64     // of messages that were bad in what is at fault
 	Pairs    int         // that had bad messages
 	Observed int         // nodes that reported them
+	// Controlled is an OwnRail or Node of which loopback would have shown that its host loses the messages.
+	Controlled bool
 }
 
 const (
@@ -95,7 +97,9 @@ func Judge(window []Pair, least float64) []Verdict {
 			break
 		}
 		if proven {
-			out = append(out, best.verdict())
+			v := best.verdict()
+			v.Controlled = best.controlled(loops)
+			out = append(out, v)
 		} else {
 			left = append(left, best.pairs...)
 		}

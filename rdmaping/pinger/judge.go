@@ -82,6 +82,7 @@ func (j *judge) close(rails map[string]*rail, now time.Time) {
 		if len(pairs) == 0 {
 			continue
 		}
+	sure  bool           // it is the rail: its loopback would have shown that it is the host
 		verdicts := locate.Judge(pairs, s.least)
 		for _, r := range rails {
 			r.judged[i].expire(now)
@@ -92,7 +93,7 @@ func (j *judge) close(rails map[string]*rail, now time.Time) {
 
 // judge takes what a window says of the rail, if it has seen it.
 func (r *rail) judge(j *judgement, pairs []locate.Pair, verdicts []locate.Verdict, s span, until time.Time) {
-	fault := rdmaping.Fault("")
+	fault, sure := rdmaping.Fault(""), false
 	for _, p := range pairs {
 		if p.From.Number != r.Rail {
 			continue
@@ -112,12 +113,12 @@ func (r *rail) judge(j *judgement, pairs []locate.Pair, verdicts []locate.Verdic
 		case own && v.Kind == locate.Host && v.Rail == r.Rail: // the loopback of another one says nothing of this one
 			fault = rdmaping.OfHost
 		case own && (v.Kind == locate.Node || v.Kind == locate.OwnRail && v.Rail == r.Rail) && !r.nearIsClean(pairs):
-			fault = rdmaping.OfRail
+			fault, sure = rdmaping.OfRail, v.Controlled
 		}
 	}
 	unsure := fault == rdmaping.Elsewhere && j.fault != "" && len(verdicts) == 0 // too little is lost to tell where
 	if fault != "" && (fault == j.last || s.steps == 1) && !unsure {
-		j.fault, j.until = fault, until
+		j.fault, j.until, j.sure = fault, until, sure || j.sure && j.fault == fault
 	}
 	j.last = fault
 }
@@ -146,8 +147,8 @@ func (r *rail) judgement(now time.Time) (fault rdmaping.Fault, known bool, bad [
 		known = known || now.Before(j.known)
 		j.expire(now)
 		switch {
-		case j.fault == rdmaping.OfHost && i > 0 && r.judged[i-1].fault == rdmaping.OfRail:
-			fault = rdmaping.OfHost // few messages of loopback are in the shorter window: none of them may be lost by chance
+		case j.fault == rdmaping.OfHost && i > 0 && r.judged[i-1].fault == rdmaping.OfRail && !r.judged[i-1].sure:
+			fault = rdmaping.OfHost // chance may have spared the few messages of loopback in the shorter window
 		case j.fault != "" && (fault == "" || fault == rdmaping.Elsewhere):
 			fault = j.fault
 		}

@@ -4,6 +4,8 @@ package pinger
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +72,42 @@ func TestHostBeforeRail(t *testing.T) {
 	r.judged[1].fault, r.judged[2].fault = rdmaping.Elsewhere, rdmaping.OfHost // an hour ago
 	if fault, _, _ := r.judgement(now); fault != rdmaping.OfRail {
 		t.Errorf("%q", fault)
+	}
+}
+
+// TestBusyHidesNoRail is a rail that dies, or loses half of its messages, two minutes after its host was busy.
+func TestBusyHidesNoRail(t *testing.T) {
+	const busy, begins = 10 * time.Minute, 12 * time.Minute
+	for _, c := range []struct {
+		share        float64
+		within, ends time.Duration
+	}{{1, 10 * time.Second, 62 * time.Minute}, {0.5, 40 * time.Second, 22 * time.Minute}} {
+		w := newWorld(t, 9)
+		start := time.Time{}
+		w.lose = func(a rdmaping.Ask) bool {
+			if start.IsZero() {
+				start = time.Now()
+			}
+			passed := time.Since(start)
+			if a.To.GID == rdmaping.GID(netip.MustParseAddr("10.0.0.1").As16()) {
+				return passed < busy && time.Now().Second()%10 == 0
+			}
+			return passed > begins && a.Device == "mlx5_0" && w.random.Float64() < c.share
+		}
+		said := false
+		steps := slices.Repeat([]func(*Pinger){func(p *Pinger) {
+			passed := time.Since(start)
+			if start.IsZero() || passed < time.Minute {
+				return
+			}
+			fault := p.Status().Rails[0].Fault
+			wrong := passed < busy && fault != rdmaping.OfHost || passed > begins+c.within && fault != rdmaping.OfRail
+			if wrong && !said {
+				t.Errorf("%g: %q after %s", c.share, fault, passed)
+			}
+			said = wrong
+		}}, int(c.ends/time.Second))
+		w.run(time.Second, steps...)
 	}
 }
 
