@@ -29,14 +29,27 @@ var spans = [...]span{
 	{time.Hour, 1, 0.0003, 90 * time.Minute},
 }
 
-const badPeers = 3
+const (
+	badPeers = 3
+	// wellAfter is how many messages a peer would have lost meanwhile if it still lost as many as in a long window.
+	wellAfter = 7
+)
 
 // judge sums up what all rails saw, and judges each window when it is over: what of it is this host or a rail of it.
 // Who else is at fault, a node cannot tell alone.
-type judge struct{ windows [len(spans)]locate.Windows }
+type judge struct {
+	windows [len(spans)]locate.Windows
+	clean   map[asked]int // messages that were answered since one was lost
+}
+
+// asked is a peer of a rail.
+type asked struct {
+	rail int
+	peer string
+}
 
 func newJudge() *judge {
-	j := &judge{}
+	j := &judge{clean: map[asked]int{}}
 	for i, s := range spans {
 		j.windows[i] = locate.Windows{Step: s.step, Steps: s.steps}
 	}
@@ -49,6 +62,17 @@ func (j *judge) add(p locate.Pair) {
 	for i := range j.windows {
 		j.windows[i].Add(now, p)
 	}
+	of := asked{p.From.Number, p.To.Node}
+	if p.Bad > 0 {
+		j.clean[of] = 0
+	} else {
+		j.clean[of] += p.Sent
+	}
+}
+
+// well reports whether a peer that lost a share of the messages has stopped to.
+func (j *judge) well(rail int, peer string, ratio float64) bool {
+	return ratio*float64(j.clean[asked{rail, peer}]) >= wellAfter
 }
 
 // judgement is what the last windows of a span say of a rail. Where they overlap, a fault is what two in a row say: of
@@ -58,6 +82,7 @@ type judgement struct {
 	last  rdmaping.Fault // of the last window
 	fault rdmaping.Fault // empty: none
 	until time.Time      // the fault holds
+	sure  bool           // it is the rail: its loopback would have shown that it is the host
 	bad   map[string]badPeer
 }
 
@@ -82,11 +107,22 @@ func (j *judge) close(rails map[string]*rail, now time.Time) {
 		if len(pairs) == 0 {
 			continue
 		}
-	sure  bool           // it is the rail: its loopback would have shown that it is the host
 		verdicts := locate.Judge(pairs, s.least)
 		for _, r := range rails {
 			r.judged[i].expire(now)
 			r.judge(&r.judged[i], pairs, verdicts, s, now.Add(s.holds))
+		}
+		if i == len(spans)-1 { // what is not asked any more is forgotten
+			maps.DeleteFunc(j.clean, func(of asked, _ int) bool {
+				return !slices.ContainsFunc(pairs, func(p locate.Pair) bool { return of == asked{p.From.Number, p.To.Node} })
+			})
+		}
+	}
+	for _, r := range rails {
+		for i, s := range spans {
+			maps.DeleteFunc(r.judged[i].bad, func(peer string, b badPeer) bool {
+				return s.steps == 1 && j.well(r.Rail, peer, b.ratio) // windows that slide do so soon
+			})
 		}
 	}
 }

@@ -111,6 +111,47 @@ func TestBusyHidesNoRail(t *testing.T) {
 	}
 }
 
+// TestWellAgain is a peer that comes back after it lost all messages, and one that loses few all the time.
+func TestWellAgain(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		lasts  time.Duration
+		told   [2]time.Duration // since it began: from then on, and at least until
+		silent time.Duration    // and none from then on
+	}{
+		{"for 5 minutes", 5 * time.Minute, [2]time.Duration{10 * time.Second, 5 * time.Minute}, 7 * time.Minute},
+		{"for 55 minutes", 55 * time.Minute, [2]time.Duration{10 * time.Second, 55 * time.Minute}, 57 * time.Minute},
+		{"1 of 200", 2 * time.Hour, [2]time.Duration{18 * time.Minute, 2 * time.Hour}, 2 * time.Hour},
+	} {
+		w := newWorld(t, 9)
+		const begins = 3 * time.Minute
+		start, sent := time.Time{}, 0
+		w.lose = func(a rdmaping.Ask) bool {
+			if start.IsZero() {
+				start = time.Now().Add(begins)
+			}
+			if passed := time.Since(start); passed < 0 || passed > c.lasts || !w.to("n2:1")(a) || a.Device != "mlx5_0" {
+				return false
+			}
+			sent++
+			return c.lasts < time.Hour || sent%200 == 0
+		}
+		said := false
+		steps := slices.Repeat([]func(*Pinger){func(p *Pinger) {
+			if start.IsZero() || time.Since(start) < 0 {
+				return
+			}
+			passed, told := time.Since(start), len(p.Status().Rails[0].Bad)
+			wrong := told == 0 && passed > c.told[0] && passed < c.told[1] || told > 0 && passed > c.silent
+			if wrong && !said {
+				t.Errorf("%s: %d peers are told after %s", c.name, told, passed)
+			}
+			said = wrong
+		}}, 70*60/5)
+		w.run(5*time.Second, steps...)
+	}
+}
+
 // TestSmallLeaf is a node with one other on its leaf: what only messages to other leaves lose may be lost by the uplinks.
 func TestSmallLeaf(t *testing.T) {
 	for _, c := range []struct {
