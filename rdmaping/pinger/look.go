@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
 	"gpufabric_exporter/rdmaping/peers"
@@ -48,6 +49,8 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	owns, err := Rails(n, "")
 	if err != nil {
 		owns, errs = p.owns, append(errs, err)
+	} else {
+		p.keepNumbers(owns, n.HCAs)
 	}
 	changed := !slices.Equal(list, p.seen) || !slices.Equal(owns, p.owns)
 	var others []peers.Target
@@ -72,6 +75,29 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 			one.peers = peers.Choose(one.self, others, p.o.Config.Peers)
 		}
 		pl.rails = append(pl.rails, one)
+	}
+}
+
+// keepNumbers gives rails the numbers that their devices had while another device is gone, because they say which leaf
+// a rail is connected to. A new device, or another role, has them counted anew, as a restart has.
+func (p *Pinger) keepNumbers(owns []Own, here []fabric.HCA) {
+	gone, added := false, false
+	for device := range p.numbers {
+		gone = gone || !slices.ContainsFunc(here, func(h fabric.HCA) bool { return h.Name == device })
+	}
+	for _, own := range owns {
+		_, known := p.numbers[own.Device]
+		added = added || !known
+	}
+	if gone && !added {
+		for i := range owns {
+			owns[i].Rail = p.numbers[owns[i].Device]
+		}
+		return
+	}
+	p.numbers = map[string]int{}
+	for _, own := range owns {
+		p.numbers[own.Device] = own.Rail
 	}
 }
 

@@ -5,6 +5,7 @@ package pinger
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -90,6 +91,50 @@ func TestSelf(t *testing.T) {
 		pl := p.current()
 		if r := pl.rails[0]; r.self.Address != c.self || r.self.Leaf != c.leaf || len(r.peers) != c.peers || pl.leftOut != c.errors {
 			t.Errorf("%s at %v: %+v asks %v, %d errors", c.targets, c.host, r.self, r.peers, pl.leftOut)
+		}
+	}
+}
+
+// TestNumbers keeps the number of a rail when another device is gone, as that of its leaf is by it.
+func TestNumbers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "targets.json")
+	list := `[{"targets":["n0:1"],"labels":{"leaf":"l0","rail":"0"}},{"targets":["n0:1"],"labels":{"leaf":"l1","rail":"1"}},
+		{"targets":["n0:1"],"labels":{"leaf":"l2","rail":"2"}}]`
+	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := rdmaping.DefaultConfig()
+	config.Files = []string{file}
+	var node *fabric.Node
+	p := New(Options{
+		Config: config, Log: slog.New(slog.DiscardHandler), Host: []string{"n0"},
+		Maintenance: func() (string, error) { return "", nil },
+		Observe:     func(context.Context) *fabric.Node { return node },
+	})
+	storage := nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2")
+	storage.HCAs[0].Ports[0].Role = known(fabric.RoleStorage)
+	for _, c := range []struct {
+		name string
+		node *fabric.Node
+		want string
+	}{
+		{"late", nodeOf("10.0.0.1", "mlx5_0", "mlx5_2"), "mlx5_0 0 l0, mlx5_2 1 l1, "},
+		{"all", nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2"), "mlx5_0 0 l0, mlx5_1 1 l1, mlx5_2 2 l2, "},
+		{"one is gone", nodeOf("10.0.0.1", "mlx5_0", "mlx5_2"), "mlx5_0 0 l0, mlx5_2 2 l2, "},
+		{"two are gone", nodeOf("10.0.0.1", "mlx5_2"), "mlx5_2 2 l2, "},
+		{"one is back", nodeOf("10.0.0.1", "mlx5_0", "mlx5_2"), "mlx5_0 0 l0, mlx5_2 2 l2, "},
+		{"and another one is new", nodeOf("10.0.0.1", "mlx5_0", "mlx5_2", "mlx5_3"), "mlx5_0 0 l0, mlx5_2 1 l1, mlx5_3 2 l2, "},
+		{"all are back", nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2"), "mlx5_0 0 l0, mlx5_1 1 l1, mlx5_2 2 l2, "},
+		{"another role", storage, "mlx5_1 0 l0, mlx5_2 1 l1, "},
+	} {
+		node = c.node
+		p.look(t.Context())
+		var got strings.Builder
+		for _, r := range p.current().rails {
+			fmt.Fprintf(&got, "%s %d %s, ", r.Device, r.Rail, r.self.Leaf)
+		}
+		if got.String() != c.want {
+			t.Errorf("%s: %s, expected %s", c.name, got.String(), c.want)
 		}
 	}
 }

@@ -73,6 +73,7 @@ type Pinger struct {
 	// of the goroutine that looks
 	seen    []peers.Target
 	owns    []Own
+	numbers map[string]int  // of rails by device, also of those that are gone
 	trouble map[string]bool // as of the last look
 	missing bool            // this node is not among the targets
 }
