@@ -55,7 +55,7 @@ type Verdict struct {
 	Ratio    float64     // of messages that were bad in what is at fault
 	Pairs    int         // that had bad messages
 	Observed int         // nodes that reported them
-	// Controlled is an OwnRail or Node of which loopback would have shown that its host loses the messages.
+	// Controlled is whether loopback would have shown that the host loses the messages of an OwnRail or a Node.
 	Controlled bool
 }
 
