@@ -27,11 +27,15 @@ type Own struct {
 	Down    bool         // the port is known not to be active
 	LID     int          // of InfiniBand; 0: not known
 	MTU     int          // of the network interface, in bytes; 0: not known
+	Unread  bool         // the GIDs of the port are not known, so none is chosen
 }
 
 // differs reports whether a rail that was opened as o is to be opened anew. What is not known any more is no change.
 func (o Own) differs(now Own) bool {
 	now.LID, now.MTU = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU)
+	if now.Unread {
+		now.GIDIndex, now.GID, now.RoCE, now.Unread = o.GIDIndex, o.GID, o.RoCE, o.Unread
+	}
 	return now != o
 }
 
@@ -86,7 +90,7 @@ func noRails(n *fabric.Node, device string) error {
 func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 	o := Own{
 		Open: rdmaping.Open{Device: h.Name, Port: p.Number}, Rail: number, ClassBy: "NCCL's default",
-		Moved: h.Moved || p.NetDevMoved(), Down: p.Down(), LID: p.LID.Or(0),
+		Moved: h.Moved || p.NetDevMoved(), Down: p.Down(), LID: p.LID.Or(0), Unread: p.GIDs.Entries.State == fabric.Unknown,
 	}
 	if d := n.NetDev(p.NetDev.Or("")); d != nil {
 		o.MTU = d.MTU.Or(0)
@@ -143,6 +147,10 @@ func (s Session) do(ctx context.Context, q rdmaping.Request) (rdmaping.Reply, er
 
 // Open makes a rail ready, or says why it cannot be: a rdmaping.Failure, if the worker answers.
 func (s Session) Open(ctx context.Context, o Own) (rdmaping.Endpoint, error) {
+	if o.Unread { // the one at index 0 may be of RoCE v1
+		return rdmaping.Endpoint{}, fmt.Errorf("%s: the GIDs of its port cannot be read (/sys/class/infiniband/%[1]s/ports/%d/gids): "+
+			"gpufabric_exporter check says why", o.Device, o.Port)
+	}
 	r, err := s.do(ctx, rdmaping.Request{Open: &o.Open})
 	switch {
 	case err != nil:

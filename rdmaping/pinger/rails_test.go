@@ -69,6 +69,8 @@ func TestPortChanges(t *testing.T) {
 			n.NetDevs = nil
 			p.LID = fabric.UnknownFact[int](fabric.ReasonMissing, "test", time.Time{})
 			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonMissing, "test", time.Time{})
+			p.GIDs.Entries = fabric.UnknownFact[[]fabric.GID](fabric.ReasonMissing, "test", time.Time{})
+			p.GIDChoice = fabric.UnknownFact[fabric.GIDChoice](fabric.ReasonMissing, "test", time.Time{})
 		}),
 		check("nothing is known", 3),
 		change(func(n *fabric.Node, p *fabric.Port) { n.NetDevs[0].MTU, p.LID = known(1500), known(8) }),
@@ -99,5 +101,13 @@ func TestReported(t *testing.T) {
 		if sent, lost := lost(r); lost > 0 || sent < 90 || r.Loop.Lost > 0 || r.Uncovered != "" {
 			t.Errorf("%d of %d lost, %+v", lost, sent, r)
 		}
+	}
+}
+
+// TestUnread is a port whose GIDs cannot be read: no GID is guessed.
+func TestUnread(t *testing.T) {
+	own := Own{Open: rdmaping.Open{Device: "mlx5_0", Port: 1}, Unread: true}
+	if _, err := (Session{}).Open(t.Context(), own); err == nil || !strings.Contains(err.Error(), "mlx5_0/ports/1/gids") {
+		t.Errorf("error %v", err)
 	}
 }
