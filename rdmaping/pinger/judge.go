@@ -183,8 +183,8 @@ func (r *rail) judgement(now time.Time) (fault rdmaping.Fault, known bool, bad [
 		known = known || now.Before(j.known)
 		j.expire(now)
 		switch {
-		case j.fault == rdmaping.OfHost && i > 0 && r.judged[i-1].fault == rdmaping.OfRail && !r.judged[i-1].sure:
-			fault = rdmaping.OfHost // chance may have spared the few messages of loopback in the shorter window
+		case j.fault == rdmaping.OfHost && r.spared(i-1):
+			fault = rdmaping.OfHost
 		case j.fault != "" && (fault == "" || fault == rdmaping.Elsewhere):
 			fault = j.fault
 		}
@@ -199,6 +199,13 @@ func (r *rail) judgement(now time.Time) (fault rdmaping.Fault, known bool, bad [
 		return cmp.Or(cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(r.turnOf(a.Address), r.turnOf(b.Address)))
 	})
 	return fault, known, bad[:min(len(bad), badPeers)]
+}
+
+// spared reports whether chance may have spared the few messages of loopback in windows of a span that say it is the
+// rail: one that is not sure, while shorter windows do not say so, too.
+func (r *rail) spared(span int) bool {
+	says := func(span int) bool { return span >= 0 && r.judged[span].fault == rdmaping.OfRail }
+	return says(span) && !r.judged[span].sure && !says(span-1)
 }
 
 // turnOf orders peers that are equally bad, differently on each node: where many are dead, all are told by someone.
