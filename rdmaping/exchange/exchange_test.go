@@ -192,12 +192,13 @@ func TestAbsent(t *testing.T) {
 	strict.StartTLS()
 	ended := status(http.StatusOK)
 	ended.Close()
-	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	stalls := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	asked := make(chan struct{}) // what hangs does so until the asker has gone
+	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-asked }))
+	stalls := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Error(err)
 		}
-		<-r.Context().Done()
+		<-asked
 	}))
 	trusting := Client(&http.Transport{
 		DialContext: Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
@@ -236,8 +237,9 @@ func TestAbsent(t *testing.T) {
 		if err == nil || Absent(err) != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		c.server.Close()
+		t.Cleanup(c.server.Close)
 	}
+	close(asked)
 	for _, err := range []error{syscall.EHOSTUNREACH, syscall.ENETUNREACH, &net.DNSError{IsNotFound: true}, context.Canceled} {
 		if _, err := Ask(t.Context(), Client(broken{err}), "http", "n1:1"); err == nil || Absent(err) {
 			t.Error(err)
