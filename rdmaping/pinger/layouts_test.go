@@ -43,7 +43,7 @@ func TestRulesLayouts(t *testing.T) {
 		var s rulesScore
 		s.add(t, test.Clos, test.Fault, simulate(t, test.Clos, test.Fault, uint64(i), 120))
 		if s.wrong > 0 || s.missed > 0 {
-			t.Errorf("%s: %+v", test.Fault.Name, s)
+			t.Errorf("%s: %+v", test.Name, s)
 		}
 	}
 }

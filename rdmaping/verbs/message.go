@@ -59,7 +59,7 @@ func parseMessage(b []byte) (message, error) {
 }
 
 // sourceOf returns the GID that a message came from, by the 40 bytes before it: a GRH, or an IPv4 header in the
-// second half of them (RoCE v2). What is before that one is undefined, and may look like a GRH: then the checksum tells.
+// second half of them (RoCE v2). What is before that is undefined, and may look like a GRH: then the checksum tells.
 // Soft-RoCE writes none by loopback, and zeros before.
 func sourceOf(route []byte) (rdmaping.GID, bool) {
 	if len(route) < 40 {
