@@ -66,6 +66,18 @@ func TestGIDChange(t *testing.T) {
 	f.handles(0, 1)
 }
 
+// TestGIDGone is a rail whose own GID is not there any more: it ends at once, and counts nothing as lost.
+func TestGIDGone(t *testing.T) {
+	f := open(t, 1)
+	f.expect("before", 0, 0, 64, true)
+	f.plant("nogid 127.0.0.2 1")
+	f.event(0, 1, gidChange)
+	if p := f.ask(0, f.ends[0], 64, patient); p.Failure == nil || p.Failure.Error() != "the driver reports: the GID changed" {
+		t.Fatalf("%+v", p)
+	}
+	f.handles(0, 0)
+}
+
 // TestGIDChangeInFlight keeps an address handle that a message is sent by, and uses it no more.
 func TestGIDChangeInFlight(t *testing.T) {
 	f := open(t, 2)

@@ -346,8 +346,13 @@ static void reports(struct rail *r) {
 	struct ibv_async_event e;
 	for (int n = 0; n < 64 && r->verbs->ibv_get_async_event(r->context, &e) == 0; n++) {
 		int own = e.element.port_num == r->port;
-		if (e.event_type == EVENT_GID_CHANGE && own)
+		if (e.event_type == EVENT_GID_CHANGE && own) {
+			union ibv_gid now;
 			r->gids_changed = 1;
+			if (r->ended == NULL &&
+			    (r->verbs->ibv_query_gid(r->context, r->port, r->gid_index, &now) != 0 || memcmp(&now, &r->gid, sizeof now) != 0))
+				r->ended = "the GID changed";
+		}
 		for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 			if (r->ended == NULL && e.event_type == ends[i].type && (own || !ends[i].of_port))
 				r->ended = ends[i].ended;

@@ -10,6 +10,7 @@
 //	                               are neither, as EFA)
 //	pkey 127.0.0.2 32769           its P_Key; 65535 without the line; pkey3: the entry 3 of its table
 //	lid 127.0.0.2 700              its LID
+//	nogid 127.0.0.2 1              its GIDs are gone
 //	subnet 127.0.0.2 5             its subnet of InfiniBand, and flid the LID by which other subnets reach it
 //	grh 127.0.0.2                  a port of InfiniBand that wants a GRH always; 2: that takes none
 //	clock 127.0.0.2 1000000        completions have times of a clock of so many kHz, which runs so many times as fast
