@@ -93,6 +93,24 @@ func TestGIDChangeInFlight(t *testing.T) {
 	f.handles(0, 2)
 }
 
+// TestOwnWayAgain makes the way of the rail to itself soon again, because its loopback tells what is the host.
+func TestOwnWayAgain(t *testing.T) {
+	f := open(t, 2)
+	w := newWays(f.servers[0].rails["rdma0"].port)
+	defer w.end()
+	now, failed := time.Now(), &rdmaping.Failure{Step: "ibv_create_ah"}
+	for i, own := range []bool{true, false} {
+		p := w.peer(address{f.ends[i].GID, 0}, own, now)
+		p.making = true
+		w.take(making{peer: p, flow: 5, failure: failed, took: time.Second}, now)
+		w.to(p, 5, now.Add(time.Second), func(handle, *rdmaping.Failure) {})
+		if p.making != own {
+			t.Errorf("own %v: made again after as long as it took: %v", own, p.making)
+		}
+	}
+	w.take(<-w.made, now)
+}
+
 // TestGIDChangeWhileMade uses no address handle that was begun before the GIDs changed.
 func TestGIDChangeWhileMade(t *testing.T) {
 	f := open(t, 1)

@@ -246,6 +246,9 @@ func (w *ways) take(m making, now time.Time) {
 	if m.failure != nil {
 		if m.took > 10*time.Millisecond {
 			p.failure, p.retry = m.failure, now.Add(noWay*m.took)
+			if p.own { // its address was perhaps there before its routes
+				p.retry = now.Add(m.took)
+			}
 		}
 		for _, one := range waits {
 			one.then(nil, m.failure)
