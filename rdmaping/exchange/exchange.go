@@ -159,7 +159,8 @@ func (e *answeredError) Unwrap() error { return e.error }
 
 // Absent reports whether an error of Ask means that where rails answer is not known: the host is up, and what answers
 // there, if anything, tells no rails. Its exporter does not run, is older, or has other TLS settings or passwords by
-// now. What does not answer in time may be dead. So may what a proxy answers for (5xx), and a busy exporter has rails.
+// now. What does not answer in time may be dead. So may what a proxy answers for (5xx, or it closes the connection),
+// and a busy exporter has rails.
 func Absent(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code < http.StatusInternalServerError
@@ -169,7 +170,7 @@ func Absent(err error) bool {
 		return false
 	}
 	_, answered := errors.AsType[*answeredError](err)
-	return answered || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+	return answered || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func parse(body []byte) ([]rdmaping.Endpoint, error) {

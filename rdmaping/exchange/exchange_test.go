@@ -219,7 +219,7 @@ func TestAbsent(t *testing.T) {
 		"not trusted":        {httptest.NewTLSServer(http.NotFoundHandler()), "https", Client(nil), true},
 		"wants certificates": {strict, "https", trusting, true},
 		"no HTTP":            {httptest.NewServer(raw("SSH-2.0-x\r\n")), "http", Client(nil), true},
-		"closes":             {httptest.NewServer(raw("")), "http", Client(nil), true},
+		"closes, as proxies": {httptest.NewServer(raw("")), "http", Client(nil), false},
 		"closes, TLS":        {httptest.NewTLSServer(raw("")), "https", trusting, true},
 		"cut off":            {httptest.NewServer(raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), "http", Client(nil), true},
 		"hangs":              {hangs, "http", Client(nil), false},

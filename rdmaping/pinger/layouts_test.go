@@ -19,6 +19,7 @@ func TestRulesLayouts(t *testing.T) {
 	}
 	one := locatetest.Clos{Nodes: 8, PerLeaf: 8, Rails: 1, Spines: 1, Noise: true}
 	two := locatetest.Clos{Nodes: 8, PerLeaf: 4, Rails: 1, Spines: 2, Noise: true}
+	four := locatetest.Clos{Nodes: 32, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true}
 	many := locatetest.Clos{Nodes: 96, PerLeaf: 4, Rails: 1, Spines: 4, Noise: true}
 	inside := func(share float64) []locatetest.Broken {
 		return []locatetest.Broken{{Link: locatetest.OfLeaf(one.Rail(5, 0).Leaf), Share: share}}
@@ -31,6 +32,12 @@ func TestRulesLayouts(t *testing.T) {
 		{one, locatetest.Fault{Name: "the only leaf is dead", Broken: inside(1), Want: []string{"leaf l0.0"}}},
 		{one, locatetest.Fault{Name: "the only leaf loses 5 % each way", Broken: inside(0.05), Want: []string{"leaf l0.0"}}},
 		{one, locatetest.Fault{Name: "three of the nodes are off", Off: []string{"n1", "n3", "n5"}, Want: []string{"node n1", "node n3", "node n5"}}},
+		{one, locatetest.Fault{Name: "three of the nodes are dead, and their exporters live", Broken: []locatetest.Broken{
+			{Link: locatetest.OfNode("n1"), Share: 1}, {Link: locatetest.OfNode("n3"), Share: 1}, {Link: locatetest.OfNode("n5"), Share: 1},
+		}, Want: []string{"rail n1 0", "rail n3 0", "rail n5 0"}}},
+		{four, locatetest.Fault{Name: "three of the nodes on a leaf are dead, and their exporters live", Broken: []locatetest.Broken{
+			{Link: locatetest.OfNode("n1"), Share: 1}, {Link: locatetest.OfNode("n3"), Share: 1}, {Link: locatetest.OfNode("n5"), Share: 1},
+		}, Want: []string{"rail n1 0", "rail n3 0", "rail n5 0"}}},
 		{two, locatetest.Fault{Name: "nothing passes between the only two leaves", Broken: []locatetest.Broken{
 			{Link: locatetest.OfPath("l0.0", "l1.0"), Share: 1},
 		}, Want: []string{"path l0.0 l1.0"}}},
@@ -55,39 +62,41 @@ func TestRulesBack(t *testing.T) {
 	}
 	c := locatetest.Clos{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}
 	const back, ends = begins + 12*60, begins + 40*60
-	f := newFleet(c, 3)
-	synctest.Test(t, func(*testing.T) {
-		c.Run(locatetest.Fault{}, begins, ends, 3, func(second int, pairs []locate.Pair) {
-			var off []string
-			if second >= begins && second < back {
-				off = []string{"n5"}
-			}
-			if second == back {
-				f.judges["n5"], f.counts["n5"] = newJudge(), map[string]uint64{}
-				f.rails["n5"] = map[string]*rail{device(0): {planned: f.rails["n5"][device(0)].planned}}
-			}
-			live := make([]locate.Pair, 0, len(pairs))
-			for _, p := range pairs {
-				if slices.Contains(off, p.From.Node) {
-					continue
+	for _, restarted := range []bool{true, false} {
+		f := newFleet(c, 3)
+		synctest.Test(t, func(*testing.T) {
+			c.Run(locatetest.Fault{}, begins, ends, 3, func(second int, pairs []locate.Pair) {
+				var off []string
+				if second >= begins && second < back {
+					off = []string{"n5"}
 				}
-				if slices.Contains(off, p.To.Node) {
-					p.Bad = 1
+				if second == back && restarted {
+					f.judges["n5"], f.counts["n5"] = newJudge(), map[string]uint64{}
+					f.rails["n5"] = map[string]*rail{device(0): {planned: f.rails["n5"][device(0)].planned}}
 				}
-				live = append(live, p)
-			}
-			f.add(live, off)
-			for node, rails := range f.rails {
-				f.judges[node].close(rails, time.Now())
-			}
-			f.scrape(second, off)
-			time.Sleep(time.Second)
+				live := make([]locate.Pair, 0, len(pairs))
+				for _, p := range pairs {
+					if slices.Contains(off, p.To.Node) {
+						p.Bad = 1
+					}
+					if !slices.Contains(off, p.From.Node) {
+						live = append(live, p)
+					}
+				}
+				f.add(live, off)
+				for node, rails := range f.rails {
+					f.judges[node].close(rails, time.Now())
+				}
+				f.scrape(second, off)
+				time.Sleep(time.Second)
+			})
 		})
-	})
-	for word, at := range firing(t, f.write(t)) {
-		t.Logf("%s: from %d to %d s, back at %d s", word, at[0], at[len(at)-1], back)
-		if last := at[len(at)-1]; word != "node n5" || last > back+5*60 {
-			t.Errorf("%s at %d s", word, last)
+		said := firing(t, f.write(t))
+		for word, at := range said {
+			t.Logf("restarted %v: %s: from %d to %d s, back at %d s", restarted, word, at[0], at[len(at)-1], back)
+		}
+		if at := said["node n5"]; len(said) != 1 || at == nil || at[len(at)-1] > back+150 {
+			t.Errorf("restarted %v: %v", restarted, said)
 		}
 	}
 }

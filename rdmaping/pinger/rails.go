@@ -28,6 +28,7 @@ type Own struct {
 	LID     int          // of InfiniBand; 0: not known
 	MTU     int          // of the network interface, in bytes; 0: not known
 	Unread  bool         // the GIDs of the port are not known, so none is chosen
+	Unclear bool         // what MLNX_OFED sets as traffic class cannot be read
 }
 
 // differs reports whether a rail that was opened as o is to be opened anew. What is not known any more is no change.
@@ -35,6 +36,9 @@ func (o Own) differs(now Own) bool {
 	now.LID, now.MTU = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU)
 	if now.Unread {
 		now.GIDIndex, now.GID, now.RoCE, now.Unread = o.GIDIndex, o.GID, o.RoCE, o.Unread
+	}
+	if now.Unclear {
+		now.TrafficClass, now.ClassBy, now.Unclear = o.TrafficClass, o.ClassBy, o.Unclear
 	}
 	return now != o
 }
@@ -107,6 +111,7 @@ func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 	if v, set := n.NCCL.Lookup("NCCL_IB_TC"); set && v.IsNumber && v.Number >= 0 {
 		o.TrafficClass, o.ClassBy = int(uint8(v.Number)), "NCCL_IB_TC"+v.From()
 	}
+	o.Unclear = p.TrafficClass.State == fabric.Unknown && p.TrafficClass.Reason != fabric.ReasonMissing
 	if c, set := p.TrafficClass.Get(); set && c.Global >= 0 { // the driver puts it over what connections ask for
 		o.TrafficClass, o.ClassBy = c.Global, "MLNX_OFED, for the whole port"
 	}

@@ -70,6 +70,7 @@ func TestPortChanges(t *testing.T) {
 			p.LID = fabric.UnknownFact[int](fabric.ReasonMissing, "test", time.Time{})
 			p.State = fabric.UnknownFact[fabric.PortState](fabric.ReasonMissing, "test", time.Time{})
 			p.GIDs.Entries = fabric.UnknownFact[[]fabric.GID](fabric.ReasonMissing, "test", time.Time{})
+			p.TrafficClass = fabric.UnknownFact[fabric.TrafficClass](fabric.ReasonIO, "test", time.Time{})
 			p.GIDChoice = fabric.UnknownFact[fabric.GIDChoice](fabric.ReasonMissing, "test", time.Time{})
 		}),
 		check("nothing is known", 3),

@@ -96,11 +96,11 @@ func TestGIDChangeInFlight(t *testing.T) {
 // TestOwnWayAgain makes the way of the rail to itself soon again, because its loopback tells what is the host.
 func TestOwnWayAgain(t *testing.T) {
 	f := open(t, 2)
-	w := newWays(f.servers[0].rails["rdma0"].port)
+	w := newWays(f.servers[0].rails["rdma0"].port, f.ends[0].GID)
 	defer w.end()
 	now, failed := time.Now(), &rdmaping.Failure{Step: "ibv_create_ah"}
 	for i, own := range []bool{true, false} {
-		p := w.peer(address{f.ends[i].GID, 0}, own, now)
+		p := w.peer(address{f.ends[i].GID, 0}, true, now)
 		p.making = true
 		w.take(making{peer: p, flow: 5, failure: failed, took: time.Second}, now)
 		w.to(p, 5, now.Add(time.Second), func(handle, *rdmaping.Failure) {})
@@ -114,7 +114,7 @@ func TestOwnWayAgain(t *testing.T) {
 // TestGIDChangeWhileMade uses no address handle that was begun before the GIDs changed.
 func TestGIDChangeWhileMade(t *testing.T) {
 	f := open(t, 1)
-	w := newWays(f.servers[0].rails["rdma0"].port)
+	w := newWays(f.servers[0].rails["rdma0"].port, f.ends[0].GID)
 	defer w.end()
 	now := time.Now()
 	p := w.peer(address{f.ends[0].GID, 0}, true, now)

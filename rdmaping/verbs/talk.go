@@ -61,7 +61,7 @@ func newRail(p port, self rdmaping.Endpoint) *rail {
 	r := &rail{
 		port: p, self: self, asks: make(chan *asking, 1),
 		failed: make(chan struct{}), ended: make(chan struct{}), stop: make(chan struct{}),
-		asked: map[uint64]*asking{}, ways: newWays(p),
+		asked: map[uint64]*asking{}, ways: newWays(p, self.GID),
 		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: limit{perSecond: answersPerSecond},
 	}
 	r.self.Key = draw()

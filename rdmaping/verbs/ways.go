@@ -74,6 +74,7 @@ type making struct {
 // for a neighbour: one goroutine makes those to peers that it reached before, so that it hardly waits, one the others.
 type ways struct {
 	port
+	self         rdmaping.GID // of the port
 	peers        map[address]*peer
 	meet         limit // strangers
 	perPeer      int   // answers in a second
@@ -91,9 +92,9 @@ type lane struct {
 	since atomic.Pointer[time.Time] // when the one was begun that is being made
 }
 
-func newWays(p port) *ways {
+func newWays(p port, self rdmaping.GID) *ways {
 	w := &ways{
-		port: p, peers: map[address]*peer{}, meet: limit{perSecond: 2 * strangers}, perPeer: answersPerPeer,
+		port: p, self: self, peers: map[address]*peer{}, meet: limit{perSecond: 2 * strangers}, perPeer: answersPerPeer,
 		made: make(chan making, 2*maxPeers), stop: make(chan struct{}),
 	}
 	for _, l := range []*lane{&w.known, &w.first} {
@@ -246,7 +247,7 @@ func (w *ways) take(m making, now time.Time) {
 	if m.failure != nil {
 		if m.took > 10*time.Millisecond {
 			p.failure, p.retry = m.failure, now.Add(noWay*m.took)
-			if p.own { // its address was perhaps there before its routes
+			if p.gid == w.self { // its address was perhaps there before its routes
 				p.retry = now.Add(m.took)
 			}
 		}

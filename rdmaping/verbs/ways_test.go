@@ -120,7 +120,7 @@ func TestGreedy(t *testing.T) {
 // TestManyStrangers keeps peers that were there before, however many others come, and forgets who is away.
 func TestManyStrangers(t *testing.T) {
 	f := open(t, 1)
-	w := newWays(f.servers[0].rails["rdma0"].port)
+	w := newWays(f.servers[0].rails["rdma0"].port, f.ends[0].GID)
 	defer w.end()
 	now := time.Now()
 	at := func(i int) address { return address{rdmaping.GID{14: byte(i >> 8), 15: byte(i)}, 1} }
@@ -161,7 +161,7 @@ func TestManyStrangers(t *testing.T) {
 // TestGoneFirst gives the room of who is away to others, before that of who was met last.
 func TestGoneFirst(t *testing.T) {
 	f := open(t, 1)
-	w := newWays(f.servers[0].rails["rdma0"].port)
+	w := newWays(f.servers[0].rails["rdma0"].port, f.ends[0].GID)
 	defer w.end()
 	begun := time.Now()
 	at := func(i int) address { return address{rdmaping.GID{15: byte(i)}, 1} }
