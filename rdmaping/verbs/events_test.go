@@ -83,7 +83,7 @@ func TestGIDChangeInFlight(t *testing.T) {
 	f := open(t, 2)
 	f.expect("before", 0, 1, 64, true)
 	f.plant("stuck 127.0.0.2")
-	if p := f.ask(0, f.ends[1], 64, time.Millisecond); !p.Lost {
+	if p := f.ask(0, f.ends[1], 64, impatient); !p.Lost { // long enough that it is sent
 		t.Fatalf("%+v", p)
 	}
 	f.event(0, 1, gidChange)
