@@ -13,6 +13,7 @@ package pinger
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -257,8 +258,12 @@ func (p *Pinger) open(ctx context.Context, pl *plan) {
 		if !r.stale() || p.worker == nil || time.Since(r.tried) < lookEvery && !r.changed {
 			continue
 		}
-		r.tried, r.changed, r.opened = time.Now(), false, own.Own
-		end, err := Session{p.worker}.Open(ctx, own.Own)
+		r.tried, r.changed = time.Now(), false
+		end, err := rdmaping.Endpoint{}, fmt.Errorf("%s: no GID of its port fits any more: give its interface an address", own.Device)
+		if !own.Unfit || !r.fitted {
+			r.opened = own.Own
+			end, err = Session{p.worker}.Open(ctx, own.Own)
+		}
 		if err != nil {
 			r.end = nil
 			if why := err.Error(); r.why != why {
@@ -268,6 +273,7 @@ func (p *Pinger) open(ctx context.Context, pl *plan) {
 			continue
 		}
 		r.begin(end)
+		r.fitted = r.fitted || !own.Unfit
 	}
 }
 

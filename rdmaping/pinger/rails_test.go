@@ -112,3 +112,36 @@ func TestUnread(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestUnfit is a rail that fails because its address changes. While no GID fits, it is not opened on the one that NCCL
+// would take then.
+func TestUnfit(t *testing.T) {
+	w := newWorld(t, 4)
+	choose := func(choice fabric.GIDChoice) func(*Pinger) {
+		return func(*Pinger) {
+			w.node = nodeOf("10.0.0.1", "mlx5_0", "mlx5_1")
+			for i := range w.node.HCAs {
+				w.node.HCAs[i].Ports[0].GIDChoice = known(choice)
+			}
+		}
+	}
+	fits := fabric.GIDChoice{Index: 3, Rule: fabric.GIDByMatch}
+	choose(fits)(nil)
+	opened := func(want int) func(*Pinger) {
+		return func(*Pinger) {
+			if w.opens != want {
+				t.Errorf("%d opened, expected %d", w.opens, want)
+			}
+		}
+	}
+	w.run(30*time.Second,
+		choose(fabric.GIDChoice{}), opened(2),
+		func(*Pinger) { w.pong.Failure = &rdmaping.Failure{Step: "the driver reports", Text: "the GID changed"} },
+		func(*Pinger) { w.pong.Failure = nil },
+		opened(2),
+		choose(fits), opened(4),
+	)
+	if !strings.Contains(w.log.String(), "no GID of its port fits any more") {
+		t.Error(w.log.String())
+	}
+}

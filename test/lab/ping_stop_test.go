@@ -72,16 +72,16 @@ func TestPingStops(t *testing.T) {
 	if !*pinging || *pingOnly != "" || *pingAsk {
 		t.Skip("only in a guest of its own (PING=1 of test.sh), with all faults")
 	}
-	leaf, nobody := netem("loss 100%", "ua", "sa"), func(*testing.T, *pingFabric) {}
+	leaf, none := netem("loss 100%", "ua", "sa"), func(*testing.T, *pingFabric) {}
 	for _, when := range []struct {
 		name          string
 		before, after func(*testing.T, *pingFabric) // they start
 		mend          func(*testing.T, *pingFabric)
 		wait          time.Duration
 	}{
-		{"while nothing is wrong", nobody, nobody, nobody, 0},
-		{"a few seconds after a leaf died", nobody, leaf.plant, leaf.mend, 4 * time.Second},
-		{"while a leaf is dead since they started", leaf.plant, nobody, leaf.mend, 20 * time.Second},
+		{"while nothing is wrong", none, none, none, 0},
+		{"a few seconds after a leaf died", none, leaf.plant, leaf.mend, 4 * time.Second},
+		{"while a leaf is dead since they started", leaf.plant, none, leaf.mend, 20 * time.Second},
 	} {
 		t.Run(when.name, func(t *testing.T) {
 			shellOutput(t, "ip neigh flush all")
