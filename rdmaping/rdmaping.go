@@ -138,6 +138,7 @@ type Ask struct {
 	To     Endpoint `json:"to"`
 	Size   int      `json:"size"`
 	Flow   uint32   `json:"flow"` // label: it selects one of several equal paths
+	ByHand bool     `json:"by_hand,omitempty"`
 }
 
 // Reply is the answer to a Request.

@@ -47,7 +47,7 @@ func benchmarkRound(b *testing.B, lines ...string) {
 		}
 		ends[i] = *r.Endpoint
 		rail := s.rails[device]
-		rail.mayAsk.perSecond, rail.mayAnswer.perSecond, rail.ways.perPeer = 1e6, 1e6, 1e6
+		rail.mayAsk.perSecond, rail.mayAnswer.exporters.perSecond, rail.ways.perPeer.exporters.perSecond = 1e6, 1e6, 1e6
 	}
 	defer servers[0].Close()
 	defer servers[1].Close()

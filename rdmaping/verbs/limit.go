@@ -11,6 +11,16 @@ type limit struct {
 	last      time.Time
 }
 
+// shares are limits of what exporters ask, and of what people ask by hand: neither keeps the other from its answers.
+type shares struct{ exporters, people limit }
+
+func (s *shares) of(byHand bool) *limit {
+	if byHand {
+		return &s.people
+	}
+	return &s.exporters
+}
+
 func (l *limit) pass(now time.Time) bool {
 	if elapsed := now.Sub(l.last); l.last.IsZero() || elapsed > time.Second {
 		l.tokens = float64(l.perSecond)

@@ -11,12 +11,13 @@ import (
 	"gpufabric_exporter/rdmaping"
 )
 
-// A message is 64 bytes or more, big-endian: magic (8), kind (1), 1 where times of the NIC are wanted (1), zero (2),
+// A message is 64 bytes or more, big-endian: magic (8), kind (1), 1 where times of the NIC are wanted (1), 1 where people ask (1), zero (1),
 // flow label (4), key of the one that is asked (8), number that the asker draws (8), its Q_Key (4), zero (4), time in
 // the host that answers (8, nanoseconds), zero.
 type message struct {
 	kind   byte
 	timed  bool
+	byHand bool
 	flow   uint32
 	key    uint64
 	number uint64 // of the message, so that nobody answers who was not asked
@@ -40,6 +41,9 @@ func (m message) put(b []byte) {
 	if m.timed {
 		b[9] = 1
 	}
+	if m.byHand {
+		b[10] = 1
+	}
 	binary.BigEndian.PutUint32(b[12:], m.flow)
 	binary.BigEndian.PutUint64(b[16:], m.key)
 	binary.BigEndian.PutUint64(b[24:], m.number)
@@ -52,7 +56,7 @@ func parseMessage(b []byte) (message, error) {
 		return message{}, errForeign
 	}
 	return message{
-		kind: b[8], timed: b[9] == 1, flow: binary.BigEndian.Uint32(b[12:]) & 0xfffff, key: binary.BigEndian.Uint64(b[16:]),
+		kind: b[8], timed: b[9] == 1, byHand: b[10] == 1, flow: binary.BigEndian.Uint32(b[12:]) & 0xfffff, key: binary.BigEndian.Uint64(b[16:]),
 		number: binary.BigEndian.Uint64(b[24:]), qkey: binary.BigEndian.Uint32(b[32:]) &^ (1 << 31),
 		remote: time.Duration(binary.BigEndian.Uint64(b[40:])),
 	}, nil

@@ -333,7 +333,7 @@ func TestManyFlows(t *testing.T) {
 	f := open(t, 2)
 	r := f.servers[0].rails["rdma0"]
 	r.mayAsk.perSecond = 1000
-	f.servers[1].rails["rdma1"].mayAnswer.perSecond, f.servers[1].rails["rdma1"].ways.perPeer = 1000, 1000
+	f.servers[1].rails["rdma1"].mayAnswer.exporters.perSecond, f.servers[1].rails["rdma1"].ways.perPeer.exporters.perSecond = 1000, 1000
 	for flow := range uint32(3 * maxFlows) {
 		reply := f.round(f.servers[0], time.Second, rdmaping.Ask{Device: "rdma0", To: f.ends[1], Size: 64, Flow: flow})[0]
 		if reply.Failure != nil || reply.Lost {

@@ -11,11 +11,14 @@ import (
 	"gpufabric_exporter/rdmaping"
 )
 
+// inAll and inPeer are how many messages of others are answered in a second at most, and how many of one of them; more
+// are received and dropped. Exporters ask four times in a second at most.
+var (
+	inAll  = shares{exporters: limit{perSecond: 160}, people: limit{perSecond: 96}}
+	inPeer = shares{exporters: limit{perSecond: 16}, people: limit{perSecond: 32}}
+)
+
 const (
-	// answersPerSecond is how many messages of others are answered at most, and answersPerPeer those of one of them; more
-	// are received and dropped.
-	answersPerSecond = 256
-	answersPerPeer   = 32
 	// perTurn is how many completions are handled before asks and timeouts: as many as the queue can have.
 	perTurn = receives + sends
 	// idle is how long the rail waits where nothing is due.
@@ -41,7 +44,7 @@ type rail struct {
 	posted     [sends]posted
 	moved      time.Time // when a message last left, or came after none
 	mayAsk     limit
-	mayAnswer  limit
+	mayAnswer  shares
 	answered   uint64 // messages
 	strange    uint64 // messages that are none of ours, or have another key
 	suppressed uint64 // messages that were not answered, because there are too many of them
@@ -62,7 +65,7 @@ func newRail(p port, self rdmaping.Endpoint) *rail {
 		port: p, self: self, asks: make(chan *asking, 1),
 		failed: make(chan struct{}), ended: make(chan struct{}), stop: make(chan struct{}),
 		asked: map[uint64]*asking{}, ways: newWays(p, self.GID),
-		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: limit{perSecond: answersPerSecond},
+		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: inAll,
 	}
 	r.self.Key = draw()
 	for slot := range sends {
@@ -250,7 +253,7 @@ func (r *rail) answer(m message, a arrival, source rdmaping.GID, now time.Time) 
 	if known {
 		p = r.ways.peer(address{source, a.lid}, own, now)
 	}
-	if p == nil || !own && (!p.share.pass(now) || !r.mayAnswer.pass(now)) {
+	if p == nil || !own && (!p.share.of(m.byHand).pass(now) || !r.mayAnswer.of(m.byHand).pass(now)) {
 		r.suppressed++
 		return
 	}
@@ -292,7 +295,7 @@ func (r *rail) ask(a *asking) {
 			return // it waited for too long
 		}
 		m := message{
-			kind: kindAsk, timed: a.timed, flow: a.Flow, key: a.To.Key, number: a.number, qkey: r.self.QKey,
+			kind: kindAsk, timed: a.timed, byHand: a.ByHand, flow: a.Flow, key: a.To.Key, number: a.number, qkey: r.self.QKey,
 		}
 		if f == nil {
 			a.sent = time.Now()

@@ -39,7 +39,7 @@ type peer struct {
 	address
 	own       bool // it is asked
 	met, last time.Time
-	share     limit // of answers
+	share     shares // of answers
 
 	flows   map[uint32]*way
 	making  bool
@@ -76,8 +76,8 @@ type ways struct {
 	port
 	self         rdmaping.GID // of the port
 	peers        map[address]*peer
-	meet         limit // strangers
-	perPeer      int   // answers in a second
+	meet         limit  // strangers
+	perPeer      shares // of answers
 	known, first lane
 	made         chan making
 	makers       sync.WaitGroup
@@ -94,7 +94,7 @@ type lane struct {
 
 func newWays(p port, self rdmaping.GID) *ways {
 	w := &ways{
-		port: p, self: self, peers: map[address]*peer{}, meet: limit{perSecond: 2 * strangers}, perPeer: answersPerPeer,
+		port: p, self: self, peers: map[address]*peer{}, meet: limit{perSecond: 2 * strangers}, perPeer: inPeer,
 		made: make(chan making, 2*maxPeers), stop: make(chan struct{}),
 	}
 	for _, l := range []*lane{&w.known, &w.first} {
@@ -144,7 +144,7 @@ func (w *ways) peer(at address, own bool, now time.Time) *peer {
 		if len(w.peers) == maxPeers && !w.part(now) {
 			return nil
 		}
-		p = &peer{address: at, met: now, share: limit{perSecond: w.perPeer}, flows: map[uint32]*way{}}
+		p = &peer{address: at, met: now, share: w.perPeer, flows: map[uint32]*way{}}
 		w.peers[at] = p
 	}
 	p.own, p.last = p.own || own, now

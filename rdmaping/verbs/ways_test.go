@@ -112,8 +112,36 @@ func TestGreedy(t *testing.T) {
 			break
 		}
 	}
-	if n < 10 || n > 3*answersPerPeer {
+	if n < 10 || n > 3*inPeer.exporters.perSecond {
 		t.Errorf("%d answers", n)
+	}
+}
+
+// TestPeople is people that ask by hand, from the rail of the exporter that asks and from another one, as fast as they
+// can: they take the answers of no exporter.
+func TestPeople(t *testing.T) {
+	f := open(t, 2)
+	f.servers[0].rails["rdma0"].mayAsk.perSecond = 1000
+	answers := func(byHand bool, n int, timeout time.Duration) (answered int) {
+		asks := make([]rdmaping.Ask, n)
+		for i := range asks {
+			asks[i] = rdmaping.Ask{Device: "rdma0", To: f.ends[1], Size: 64, Flow: 5, ByHand: byHand}
+		}
+		for _, p := range f.round(f.servers[0], timeout, asks...) {
+			if !p.Lost && p.Failure == nil {
+				answered++
+			}
+		}
+		return answered
+	}
+	f.servers[1].rails["rdma1"].mayAnswer.people.perSecond = 20 // as if others had had theirs
+	if n := answers(true, 60, impatient); n < 10 || n > 45 {
+		t.Errorf("%d of 60 by hand", n)
+	}
+	for range 5 {
+		if n := answers(false, 2, patient); n != 2 {
+			t.Errorf("an exporter has %d of 2 answers", n)
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (p *pinging) exchange(ctx context.Context, to io.Writer, s pinger.Session, 
 	send := func(e rdmaping.Endpoint, size int, flow uint32) (rdmaping.Pong, error) {
 		for begun := time.Now(); ; {
 			pongs, err := s.Round(ctx, &rdmaping.Round{Timeout: p.timeout, Asks: []rdmaping.Ask{{
-				Device: self.Device, To: e, Size: size, Flow: flow,
+				Device: self.Device, To: e, Size: size, Flow: flow, ByHand: true,
 			}}})
 			if err != nil {
 				return rdmaping.Pong{}, err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -99,9 +100,17 @@ func afterStatus(s *exchange.StatusError) string {
 }
 
 // pair chooses a rail of this node and one of the peer: that of the GID, else those of one name, else of one number,
-// else the first ones.
-func pair(rails []pinger.Own, peers []rdmaping.Endpoint, gid rdmaping.GID) (pinger.Own, rdmaping.Endpoint) {
+// else the first ones. An IPv6 address that is no GID of the peer may be another one of that host; one with an IPv4
+// address in it, nobody writes for that.
+func pair(rails []pinger.Own, peers []rdmaping.Endpoint, gid rdmaping.GID) (pinger.Own, rdmaping.Endpoint, error) {
 	to := slices.IndexFunc(peers, func(e rdmaping.Endpoint) bool { return e.GID == gid })
+	if to < 0 && netip.AddrFrom16(gid).Is4In6() {
+		list := make([]string, len(peers))
+		for i, e := range peers {
+			list[i] = e.Device + " " + e.GID.String()
+		}
+		return pinger.Own{}, rdmaping.Endpoint{}, fmt.Errorf("no port of that node has this GID, choose another one: %s", strings.Join(list, ", "))
+	}
 	for _, alike := range []func(r *pinger.Own, e *rdmaping.Endpoint) bool{
 		func(r *pinger.Own, e *rdmaping.Endpoint) bool { return r.Device == e.Device },
 		func(r *pinger.Own, e *rdmaping.Endpoint) bool { return r.Rail == e.Rail },
@@ -109,10 +118,10 @@ func pair(rails []pinger.Own, peers []rdmaping.Endpoint, gid rdmaping.GID) (ping
 		for i := range rails {
 			for k := range peers {
 				if alike(&rails[i], &peers[k]) && (to < 0 || to == k) {
-					return rails[i], peers[k]
+					return rails[i], peers[k], nil
 				}
 			}
 		}
 	}
-	return rails[0], peers[max(to, 0)]
+	return rails[0], peers[max(to, 0)], nil
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/command"
@@ -29,7 +30,7 @@ const (
 
 const (
 	defaultPort = "10792"
-	fastest     = 50 * time.Millisecond // interval: with loopback a rail asks 40 times in a second, of the 64 that it may
+	fastest     = 100 * time.Millisecond // interval: three calls from one rail get all their answers
 	longest     = rdmaping.MaxTimeout
 	again       = 100 * time.Millisecond
 	wayFor      = 5 * time.Second // how long a way to a peer is waited for
@@ -171,7 +172,10 @@ func (p *pinging) run(ctx context.Context, c *command.Call) int {
 		}
 	}()
 	if p.answer == "" {
-		from, peer := pair(rails, ends, gid)
+		from, peer, err := pair(rails, ends, gid)
+		if err != nil {
+			return p.unasked(c, fmt.Errorf("%s: %w", p.peer, err))
+		}
 		return p.ask(ctx, c, pinger.Session{Worker: w}, from, peer)
 	}
 	if err := p.answerOn(ctx, c, pinger.Session{Worker: w}, rails, log); err != nil {
@@ -188,14 +192,15 @@ func (p *pinging) unasked(c *command.Call, err error) int {
 
 // target is where the peer is asked for its rails, and the GID that was named, if one was.
 func (p *pinging) target() (address string, gid rdmaping.GID) {
-	if a, err := netip.ParseAddr(p.peer); err == nil {
+	host, port, err := net.SplitHostPort(p.peer)
+	if err != nil {
+		host, port = strings.Trim(p.peer, "[]"), defaultPort
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
 		if a.Is6() {
 			gid = a.As16()
 		}
-		return net.JoinHostPort(a.Unmap().String(), defaultPort), gid
+		host = a.Unmap().String()
 	}
-	if _, _, err := net.SplitHostPort(p.peer); err == nil {
-		return p.peer, gid
-	}
-	return net.JoinHostPort(p.peer, defaultPort), gid
+	return net.JoinHostPort(host, port), gid
 }

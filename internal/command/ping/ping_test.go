@@ -154,7 +154,7 @@ func (n *network) plant(faults ...string) {
 // ping returns the exit code, and what was printed.
 func (n *network) ping(args ...string) (int, string) {
 	var out commandtest.Output
-	words := append([]string{"ping", "--interval=50ms", "--timeout=" + n.timeout}, append(n.paths, args...)...)
+	words := append([]string{"ping", "--interval=100ms", "--timeout=" + n.timeout}, append(n.paths, args...)...)
 	if n.here != "" {
 		words = append(words, "--library="+n.here)
 	}
@@ -240,9 +240,13 @@ func TestPair(t *testing.T) {
 		{rails, []rdmaping.Endpoint{peer("rdma0", 0), peer("rdma1", 1)}, 2, "mlx5_1", "rdma1"},
 		{rails[1:], []rdmaping.Endpoint{peer("rdma0", 0)}, 0, "mlx5_1", "rdma0"},
 	} {
-		if from, to := pair(c.rails, c.peers, rdmaping.GID{15: c.gid}); from.Device != c.from || to.Device != c.to {
-			t.Errorf("%+v: from %s to %s", c, from.Device, to.Device)
+		if from, to, err := pair(c.rails, c.peers, rdmaping.GID{15: c.gid}); err != nil || from.Device != c.from || to.Device != c.to {
+			t.Errorf("%+v: from %s to %s, %v", c, from.Device, to.Device, err)
 		}
+	}
+	unknown := rdmaping.GID{10: 0xff, 11: 0xff, 12: 10, 15: 9}
+	if _, to, err := pair(rails, []rdmaping.Endpoint{peer("mlx5_0", 0)}, unknown); err == nil || !strings.Contains(err.Error(), "mlx5_0 ::1") {
+		t.Errorf("to %s, %v", to.Device, err)
 	}
 }
 
@@ -250,10 +254,11 @@ func TestTarget(t *testing.T) {
 	for peer, want := range map[string]string{
 		"node7": "node7:10792", "node7:99": "node7:99", "10.0.0.1": "10.0.0.1:10792", "[fd00::1]:5": "[fd00::1]:5",
 		"::ffff:10.0.0.1": "10.0.0.1:10792", "fd00::1": "[fd00::1]:10792", "0000:0000:0000:0000:0000:ffff:0a00:0001": "10.0.0.1:10792",
+		"[::ffff:10.0.0.1]:99": "10.0.0.1:99",
 	} {
 		p := pinging{peer: peer}
 		got, gid := p.target()
-		if got != want || (gid != rdmaping.GID{}) != (strings.Count(peer, ":") > 1 && !strings.HasPrefix(peer, "[")) {
+		if got != want || (gid != rdmaping.GID{}) != (strings.Count(peer, ":") > 1) {
 			t.Errorf("%s: %s, %s", peer, got, gid)
 		}
 	}
