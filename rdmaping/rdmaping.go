@@ -32,8 +32,8 @@ const (
 // GID is the address of a port, as 32 hexadecimal digits in JSON.
 type GID [16]byte
 
-// isOfOne reports whether the address is not multicast, of IPv4 either, nor broadcast, nor none.
-func (g GID) isOfOne() bool {
+// IsOfOne reports whether the address is not multicast, of IPv4 either, nor broadcast, nor none.
+func (g GID) IsOfOne() bool {
 	a := netip.AddrFrom16(g).Unmap()
 	return !a.IsMulticast() && !a.IsUnspecified() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
@@ -88,7 +88,7 @@ func (e Endpoint) Check() error {
 	switch {
 	case e.Link != InfiniBand && e.Link != Ethernet:
 		return fmt.Errorf("link %.20q", e.Link)
-	case !e.GID.isOfOne(): // what many receive would reach others
+	case !e.GID.IsOfOne(): // what many receive would reach others
 		return fmt.Errorf("GID %s", e.GID)
 	case e.Link == InfiniBand && (e.LID == 0 || e.LID >= 0xc000):
 		return fmt.Errorf("LID %d", e.LID)

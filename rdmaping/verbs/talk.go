@@ -250,7 +250,7 @@ func (r *rail) answer(m message, a arrival, source rdmaping.GID, now time.Time) 
 	asked := r.asked[m.number]
 	own := asked != nil && asked.To.Key == r.self.Key
 	var p *peer
-	if known {
+	if known && source.IsOfOne() { // many would receive an answer to others
 		p = r.ways.peer(address{source, a.lid}, own, now)
 	}
 	if p == nil || !own && (!p.share.of(m.byHand).pass(now) || !r.mayAnswer.of(m.byHand).pass(now)) {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/rdmaping"
+)
+
+// TestAnswersOne answers who asks from an address of one node. Many would receive what goes to another one.
+func TestAnswersOne(t *testing.T) {
+	f := open(t, 1)
+	for from, answered := range map[string]bool{
+		"127.0.9.9": true, "224.0.0.1": false, "255.255.255.255": false, "0.0.0.0": false,
+	} {
+		r := newRail(f.servers[0].rails["rdma0"].port, f.ends[0]) // that nobody serves
+		route, text := make([]byte, 40), make([]byte, rdmaping.Least)
+		route[20], route[29] = 0x45, 17
+		source := netip.MustParseAddr(from).As4()
+		copy(route[32:], source[:])
+		message{kind: kindAsk, key: r.self.Key, number: 7, qkey: 8}.put(text)
+		r.heard(arrival{received: true, size: len(text), qpn: 77, routed: true}, route, text, time.Now())
+		if is := len(r.ways.peers) == 1 && r.suppressed == 0; is != answered {
+			t.Errorf("%s: %d peers, %d suppressed", from, len(r.ways.peers), r.suppressed)
+		}
+		r.ways.end()
+	}
+}
