@@ -29,3 +29,28 @@ func TestAnswersOne(t *testing.T) {
 		r.ways.end()
 	}
 }
+
+// TestWanderer is a peer that tells another address each time it is asked for it: the rail goes on to answer those
+// that ask it.
+func TestWanderer(t *testing.T) {
+	f := open(t, 1)
+	w := newWays(f.servers[0].rails["rdma0"].port, f.ends[0].GID)
+	defer w.end()
+	at := func(i int) address { return address{rdmaping.GID{14: byte(i >> 8), 15: byte(i)}, 1} }
+	const asked, askers = 8, 40
+	var steady [asked + askers]*peer
+	for now, second := time.Now(), 0; second < 600; second++ {
+		now = now.Add(time.Second)
+		for i := range steady {
+			p := w.peer(at(i), i < asked, now)
+			if second > 0 && p != steady[i] {
+				t.Fatalf("second %d: peer %d was pushed out", second, i)
+			}
+			steady[i] = p
+			now = now.Add(time.Second / 100)
+		}
+		if second%3 == 2 && w.peer(at(1000+second), true, now) == nil {
+			t.Fatalf("second %d: there is no room for a peer that is asked", second)
+		}
+	}
+}

@@ -14,6 +14,8 @@ import (
 
 const (
 	maxPeers = 64
+	// maxOwn is how many of them are asked at most: eight, the rail itself, and those in whose place they came.
+	maxOwn   = 16
 	maxFlows = 16 // of a peer
 	maxWaits = 64 // messages to a peer
 	// away is how long after its last message a peer gives room to another one. Rounds are a minute apart at most.
@@ -37,7 +39,7 @@ type address struct {
 // peer is who is asked, or asks.
 type peer struct {
 	address
-	own       bool // it is asked
+	own       bool // it is asked, and among the last of these
 	met, last time.Time
 	share     shares // of answers
 
@@ -147,8 +149,28 @@ func (w *ways) peer(at address, own bool, now time.Time) *peer {
 		p = &peer{address: at, met: now, share: w.perPeer, flows: map[uint32]*way{}}
 		w.peers[at] = p
 	}
+	if own && !p.own {
+		w.disown()
+	}
 	p.own, p.last = p.own || own, now
 	return p
+}
+
+// disown makes room for one more that is asked. Who tells another address each time would else push out those that ask.
+func (w *ways) disown() {
+	var from *peer
+	n := 0
+	for _, p := range w.peers {
+		if !p.own {
+			continue
+		}
+		if n++; from == nil || p.last.Before(from.last) {
+			from = p
+		}
+	}
+	if n >= maxOwn {
+		from.own = false
+	}
 }
 
 func (w *ways) part(now time.Time) bool {

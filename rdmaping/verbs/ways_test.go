@@ -181,8 +181,8 @@ func TestManyStrangers(t *testing.T) {
 			t.Fatalf("peer %d has no room", i)
 		}
 	}
-	if w.peer(at(999), true, now) != nil || w.peer(at(1), false, now) != nil {
-		t.Error("there is room for more")
+	if w.peer(at(999), true, now) == nil || w.peer(at(1), false, now) == nil || len(w.peers) > maxPeers {
+		t.Errorf("%d peers, and no room for one more", len(w.peers))
 	}
 }
 
