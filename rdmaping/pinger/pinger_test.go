@@ -42,7 +42,8 @@ type world struct {
 	dead    map[string]bool           // peers of which neither exporter nor rails answer
 	ended   map[string]bool           // peers of which the exporter ended
 	refuses map[string]bool           // peers of which the exporter wants another password
-	keys    map[string]uint64         // of the rails of peers
+	keys    map[string]uint64         // of the rails of peers, and of its own
+	mirrors map[string]bool           // peers that tell the rails of who asks
 	lose    func(a rdmaping.Ask) bool // message
 	pong    rdmaping.Pong             // what comes of others
 	timed   bool                      // own NICs
@@ -57,7 +58,7 @@ type world struct {
 func newWorld(t *testing.T, nodes int) *world {
 	return &world{
 		t: t, peers: nodes, node: nodeOf("10.0.0.1", "mlx5_0", "mlx5_1"), dead: map[string]bool{}, ended: map[string]bool{},
-		refuses: map[string]bool{}, keys: map[string]uint64{}, lose: func(rdmaping.Ask) bool { return false }, sizes: map[int]int{},
+		refuses: map[string]bool{}, keys: map[string]uint64{"self": 1}, lose: func(rdmaping.Ask) bool { return false }, sizes: map[int]int{},
 		pong:   rdmaping.Pong{RTT: 20 * time.Microsecond, Remote: 5 * time.Microsecond, Network: 15 * time.Microsecond},
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
@@ -92,6 +93,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	ends := []rdmaping.Endpoint{w.end(host, "mlx5_0"), w.end(host, "mlx5_1")}
 	for i := range ends {
 		ends[i].MTU = cmp.Or(w.mtu, ends[i].MTU)
+		if w.mirrors[host] {
+			ends[i].GID, ends[i].Key = w.node.HCAs[0].Ports[0].GIDs.Entries.Value[0].Addr.As16(), w.keys["self"]
+		}
 	}
 	w.Unlock()
 	switch {
@@ -375,7 +379,7 @@ func (answersAll) Call(_ context.Context, raw []byte) ([]byte, error) {
 		return nil, err
 	}
 	if q.Open != nil {
-		return json.Marshal(rdmaping.Reply{Endpoint: &rdmaping.Endpoint{Device: q.Open.Device, Link: rdmaping.Ethernet, MTU: 4096}})
+		return json.Marshal(rdmaping.Reply{Endpoint: &rdmaping.Endpoint{Device: q.Open.Device, Link: rdmaping.Ethernet, MTU: 4096, Key: 1}})
 	}
 	return json.Marshal(rdmaping.Reply{Pongs: make([]rdmaping.Pong, len(q.Round.Asks))})
 }

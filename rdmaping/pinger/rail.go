@@ -152,6 +152,9 @@ func (r *rail) messages(endOf func(string, *Own, bool) (*rdmaping.Endpoint, told
 	for i, t := range r.planned.peers {
 		p := r.peers[t.Address]
 		end, told := endOf(t.Address, &r.Own, p.held >= doubtful)
+		if end != nil && end.Key == r.end.Key { // it tells this rail, and what that asks itself says nothing of a peer
+			end = nil
+		}
 		if end == nil || *end != p.end { // it has none, or was restarted: nothing was lost
 			p.held, p.tries = 0, tries{}
 		}
