@@ -24,3 +24,30 @@ func TestMirror(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreleased is a worker that the kernel does not release, because it hangs in a driver: no other one is started
+// beside it, which would hang there, too.
+func TestUnreleased(t *testing.T) {
+	w := newWorld(t, 4)
+	w.run(5*time.Minute,
+		func(*Pinger) { w.crash, w.held = true, true },
+		func(p *Pinger) {
+			if s := p.Status(); w.started != 1 || s.Rails[0].Uncovered != rdmaping.UncoveredLoader {
+				t.Errorf("%d started, %q", w.started, s.Rails[0].Uncovered)
+			}
+			w.paused = "repair"
+		},
+		func(*Pinger) { w.paused = "" },
+		func(*Pinger) {
+			if w.started != 1 {
+				t.Errorf("%d started after maintenance", w.started)
+			}
+			w.held = false
+		},
+		func(p *Pinger) {
+			if s := p.Status(); w.started != 2 || s.Rails[0].Uncovered != "" {
+				t.Errorf("%d started, %q", w.started, s.Rails[0].Uncovered)
+			}
+		},
+	)
+}

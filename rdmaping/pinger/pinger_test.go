@@ -39,6 +39,7 @@ type world struct {
 	opens   int
 	closed  int
 	crash   bool
+	held    bool                      // what ends is not released by the kernel
 	dead    map[string]bool           // peers of which neither exporter nor rails answer
 	ended   map[string]bool           // peers of which the exporter ended
 	refuses map[string]bool           // peers of which the exporter wants another password
@@ -117,6 +118,9 @@ type worker struct{ w *world }
 func (k worker) Close() error {
 	k.w.Lock()
 	defer k.w.Unlock()
+	if k.w.held {
+		return errors.New("the kernel has not released it")
+	}
 	k.w.closed++
 	return nil
 }
