@@ -54,3 +54,22 @@ func TestWanderer(t *testing.T) {
 		}
 	}
 }
+
+// TestFullSpeed is a peer that sends as fast as it can: what it costs is bounded. Each message that comes counts here.
+func TestFullSpeed(t *testing.T) {
+	f := open(t, 1)
+	r := f.servers[0].rails["rdma0"]
+	begun := time.Now()
+	f.plant("storm 127.0.0.2")
+	c := stranger(t, "127.0.9.9", f.ends[0])
+	for range receives { // each buffer is full again from here on
+		askAs(c, f.ends[0], 1)
+	}
+	time.Sleep(2 * time.Second)
+	f.servers[0].Close()
+	handled, took := r.strange+r.suppressed+r.answered, time.Since(begun).Seconds()
+	t.Logf("%d messages in %.1f s", handled, took)
+	if float64(handled) > (2*arrivalsPerSecond+perTurn/rest.Seconds())*took || handled < receives {
+		t.Errorf("%d messages in %.1f s", handled, took)
+	}
+}

@@ -21,6 +21,10 @@ var (
 const (
 	// perTurn is how many completions are handled before asks and timeouts: as many as the queue can have.
 	perTurn = receives + sends
+	// arrivalsPerSecond is how many messages are received at full speed: more than all that is answered and asked. Where
+	// more come, the rail rests between turns, or who knows the Q_Key could have it use a processor that jobs need.
+	arrivalsPerSecond = 2048
+	rest              = 5 * time.Millisecond
 	// idle is how long the rail waits where nothing is due.
 	idle = time.Second
 	// stuck is how long a NIC keeps messages that it will not send: others keep it from sending (PFC).
@@ -45,6 +49,8 @@ type rail struct {
 	moved      time.Time // when a message last left, or came after none
 	mayAsk     limit
 	mayAnswer  shares
+	mayArrive  limit
+	flooded    bool   // more than that came in this turn
 	answered   uint64 // messages
 	strange    uint64 // messages that are none of ours, or have another key
 	suppressed uint64 // messages that were not answered, because there are too many of them
@@ -66,6 +72,7 @@ func newRail(p port, self rdmaping.Endpoint) *rail {
 		failed: make(chan struct{}), ended: make(chan struct{}), stop: make(chan struct{}),
 		asked: map[uint64]*asking{}, ways: newWays(p, self.GID),
 		mayAsk: limit{perSecond: rdmaping.PerSecond}, mayAnswer: inAll,
+		mayArrive: limit{perSecond: arrivalsPerSecond},
 	}
 	r.self.Key = draw()
 	for slot := range sends {
@@ -135,6 +142,10 @@ func (r *rail) round(ctx context.Context, q *rdmaping.Round, places []int, pongs
 
 // turn waits for something to do, and does it.
 func (r *rail) turn() *rdmaping.Failure {
+	if r.flooded {
+		time.Sleep(rest)
+		r.flooded = false
+	}
 	patience := idle
 	for _, a := range r.asked {
 		patience = min(patience, time.Until(a.end))
@@ -209,6 +220,7 @@ func (r *rail) arrived(a arrival, now time.Time) *rdmaping.Failure {
 		r.left(a)
 		return nil
 	}
+	r.flooded = !r.mayArrive.pass(now) || r.flooded
 	route, text := r.buffer(a.slot)
 	if a.size <= len(text) {
 		r.heard(a, route, text[:a.size], now)
