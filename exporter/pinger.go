@@ -88,7 +88,7 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	}
 	o := p.options
 	if c != nil {
-		if !c.Plain && !isSecured(p.web) {
+		if encrypted, guarded := secures(p.web); !c.Plain && !encrypted && !guarded {
 			return &config.Error{Err: errors.New("rdma_ping: peers would be told over plain HTTP, to everyone who asks, where this node answers: " +
 				"set TLS or authentication in --web.config.file, or plain: true")}
 		}
@@ -142,18 +142,18 @@ func (p *hostPinger) Close() {
 	}
 }
 
-func (p *hostPinger) current() *pinger.Pinger {
+func (p *hostPinger) current() (runs *pinger.Pinger, plain bool) {
 	if p == nil {
-		return nil
+		return nil, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.running
+	return p.running, p.config != nil && p.config.Plain
 }
 
 // Status is what was found; not enabled while it is off.
 func (p *hostPinger) Status() rdmaping.Status {
-	if runs := p.current(); runs != nil {
+	if runs, _ := p.current(); runs != nil {
 		return runs.Status()
 	}
 	return rdmaping.Status{}
@@ -161,25 +161,32 @@ func (p *hostPinger) Status() rdmaping.Status {
 
 // ServeHTTP tells peers where the rails of this node answer.
 func (p *hostPinger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	runs := p.current()
+	runs, plain := p.current()
 	if runs == nil {
 		http.Error(w, "RDMA ping is off (rdma_ping.enabled in the configuration)", http.StatusNotFound)
+		return
+	}
+	if _, guarded := secures(p.web); !plain && !guarded && r.TLS == nil { // the file is read with each request, and may have lost them
+		http.Error(w, "--web.config.file sets neither TLS nor passwords any more, and rdma_ping.plain is not set", http.StatusForbidden)
 		return
 	}
 	exchange.Handler(runs.Rails).ServeHTTP(w, r)
 }
 
-// isSecured reports whether a web configuration file has TLS or passwords.
-func isSecured(file string) bool {
+// secures reports whether a web configuration file has TLS, which begins with the exporter, and passwords.
+func secures(file string) (encrypted, guarded bool) {
 	if file == "" {
-		return false
+		return false, false
 	}
 	text, err := files.Read(file, 1<<20)
 	var all struct {
 		TLS   toolkit.TLSConfig `yaml:"tls_server_config"`
 		Users map[string]any    `yaml:"basic_auth_users"`
 	}
-	return err == nil && yaml.Unmarshal(text, &all) == nil && (all.TLS.IsEnabled() || len(all.Users) > 0)
+	if err != nil || yaml.Unmarshal(text, &all) != nil {
+		return false, false
+	}
+	return all.TLS.IsEnabled(), len(all.Users) > 0
 }
 
 // askerOf asks peers as the client file says, which has the form of http_config of Prometheus; without one as everyone.

@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -74,7 +75,11 @@ func TestPingerNeedsProtection(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		w := httptest.NewRecorder()
-		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, exchange.Path, nil))
+		r := httptest.NewRequest(http.MethodGet, exchange.Path, nil)
+		if c.name == "TLS" {
+			r.TLS = new(tls.ConnectionState)
+		}
+		p.ServeHTTP(w, r)
 		if on := c.config != nil && c.want == ""; (w.Code == http.StatusOK) != on || p.Status().Enabled != on {
 			t.Errorf("%s: %d %s", c.name, w.Code, w.Body)
 		}
@@ -88,6 +93,39 @@ func TestPingerNeedsProtection(t *testing.T) {
 	var none *hostPinger
 	if err := none.Apply(&plain); err == nil {
 		t.Error("accepted where nothing can ping")
+	}
+}
+
+// TestPingerLosesProtection tells nobody any more where rails answer, when the web configuration loses its passwords.
+func TestPingerLosesProtection(t *testing.T) {
+	on := rdmaping.DefaultConfig()
+	e := &Exporter{Site: new(site.Site), Pinging: func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
+		return nil, errors.New("no library")
+	}}
+	e.Web.ConfigFile = file(t, "web.yml", "basic_auth_users: {prometheus: hash}\n")
+	p := e.pinger(t.Context(), Node{}, &wanting{}, slog.New(slog.DiscardHandler))
+	defer p.Close()
+	if err := p.Apply(&on); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		web  string
+		tls  *tls.ConnectionState
+		want int
+	}{
+		{"basic_auth_users: {prometheus: hash}\n", nil, http.StatusOK},
+		{"", nil, http.StatusForbidden},
+		{"tls_server_config: {cert_file: a, key_file: b}\n", nil, http.StatusForbidden}, // which takes a restart
+		{"", new(tls.ConnectionState), http.StatusOK},
+	} {
+		if err := os.WriteFile(e.Web.ConfigFile, []byte(c.web), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, exchange.Path, nil)
+		r.TLS = c.tls
+		if p.ServeHTTP(w, r); w.Code != c.want {
+			t.Errorf("%q: %d %s, expected %d", c.web, w.Code, w.Body, c.want)
+		}
 	}
 }
 
