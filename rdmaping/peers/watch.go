@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -167,6 +168,18 @@ func unreadable(err error) error {
 	return fmt.Errorf("expected a list of targets as of Prometheus' file_sd: %w", err)
 }
 
+// steady is an error of a name server without the port that it was asked from, which is another one each time.
+func steady(err error) error {
+	of, ok := errors.AsType[*net.DNSError](err)
+	if !ok {
+		return err
+	}
+	if _, to, ok := strings.Cut(of.Err, "->"); ok {
+		return fmt.Errorf("lookup %s: %s", of.Name, to)
+	}
+	return err
+}
+
 func (s *Source) lookup(ctx context.Context, name string, was known) (known, error) {
 	host, service, err := net.SplitHostPort(name)
 	if err != nil {
@@ -182,7 +195,7 @@ func (s *Source) lookup(ctx context.Context, name string, was known) (known, err
 	}
 	addresses, err := resolve(ctx, host)
 	if err != nil {
-		return was, fmt.Errorf("expected a name with an address for each node (getent hosts %s): %w", host, err)
+		return was, fmt.Errorf("expected a name with an address for each node (getent hosts %s): %w", host, steady(err))
 	}
 	var v4, v6 []string
 	for _, a := range addresses {
