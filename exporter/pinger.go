@@ -166,7 +166,8 @@ func (p *hostPinger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "RDMA ping is off (rdma_ping.enabled in the configuration)", http.StatusNotFound)
 		return
 	}
-	if _, guarded := secures(p.web); !plain && !guarded && r.TLS == nil { // the file is read with each request, and may have lost them
+	// the file is read with each request, and may have lost them
+	if _, guarded := secures(p.web); !plain && !guarded && r.TLS == nil {
 		http.Error(w, "--web.config.file sets neither TLS nor passwords any more, and rdma_ping.plain is not set", http.StatusForbidden)
 		return
 	}

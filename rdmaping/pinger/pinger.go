@@ -187,7 +187,7 @@ func (p *Pinger) round(ctx context.Context) {
 	p.publish(&pl)
 }
 
-// begin starts the worker, unless it failed a short while ago, or the one before hangs in a driver: this one would, too.
+// begin starts the worker, unless it failed a short while ago, or the one before hangs in a driver, as this one would.
 func (p *Pinger) begin(ctx context.Context) bool {
 	if time.Now().Before(p.retry) {
 		return false
