@@ -190,9 +190,9 @@ func parse(body []byte) ([]rdmaping.Endpoint, error) {
 		if err := e.Check(); err != nil {
 			return nil, fmt.Errorf("rail %d: %w", i, err)
 		}
-		same := func(o rdmaping.Endpoint) bool { return o.Device == e.Device }
-		if slices.ContainsFunc(d.Rails[:i], same) {
-			return nil, fmt.Errorf("rail %d: %s is there twice", i, e.Device)
+		same := func(o rdmaping.Endpoint) bool { return o.Device == e.Device || o.Key == e.Key }
+		if slices.ContainsFunc(d.Rails[:i], same) { // all rails would ask one, perhaps of another node, more than it answers
+			return nil, fmt.Errorf("rail %d: %s is there twice, or its key is", i, e.Device)
 		}
 	}
 	return d.Rails, nil

@@ -51,8 +51,11 @@ func TestLies(t *testing.T) {
 	}
 	many, _ := json.Marshal(document{Version: version, Rails: make([]rdmaping.Endpoint, 9)})
 	twice, _ := json.Marshal(document{Version: version, Rails: []rdmaping.Endpoint{rails[0], rails[0]}})
+	other := rails[0]
+	other.Device = "mlx5_7"
+	mirrors, _ := json.Marshal(document{Version: version, Rails: []rdmaping.Endpoint{rails[0], other}})
 	for name, body := range map[string]string{
-		"nothing": "", "no JSON": "<html>", "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
+		"one rail by two names": string(mirrors), "nothing": "", "no JSON": "<html>", "another version": `{"rdma_ping":2}`, "many": string(many), "twice": string(twice),
 		"long":           strings.Repeat(" ", maxAnswer+1),
 		"management":     lie(func(e *rdmaping.Endpoint) { e.QPN = 1 }),
 		"queue pair":     lie(func(e *rdmaping.Endpoint) { e.QPN = 1 << 24 }),

@@ -45,7 +45,7 @@ func TestDeadDelaysNone(t *testing.T) {
 		w := newWorld(t, 9)
 		old := 0 // messages to where the peer no longer is
 		w.lose = func(a rdmaping.Ask) bool {
-			if w.to("n2:1")(a) && a.To.Key != w.keys["n2:1"] {
+			if w.to("n2:1")(a) && uint64(uint32(a.To.Key)) != w.keys["n2:1"] {
 				old++
 				return true
 			}

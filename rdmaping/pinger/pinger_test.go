@@ -80,7 +80,7 @@ func nodeOf(address string, devices ...string) *fabric.Node {
 }
 
 func (w *world) end(host, device string) rdmaping.Endpoint {
-	e := rdmaping.Endpoint{Device: device, Link: rdmaping.Ethernet, QPN: 77, QKey: 5, MTU: 4096, Key: w.keys[host]}
+	e := rdmaping.Endpoint{Device: device, Link: rdmaping.Ethernet, QPN: 77, QKey: 5, MTU: 4096, Key: w.keys[host] + uint64(("0" + device)[len(device)])<<32}
 	copy(e.GID[10:], []byte{0xff, 0xff, 10, 0, 1})
 	e.GID[15] = 100 + host[1]
 	return e
@@ -95,7 +95,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	for i := range ends {
 		ends[i].MTU = cmp.Or(w.mtu, ends[i].MTU)
 		if w.mirrors[host] {
-			ends[i].GID, ends[i].Key = w.node.HCAs[0].Ports[0].GIDs.Entries.Value[0].Addr.As16(), w.keys["self"]
+			ends[i].GID, ends[i].Key = w.node.HCAs[0].Ports[0].GIDs.Entries.Value[0].Addr.As16(), w.end("self", ends[i].Device).Key
 		}
 	}
 	w.Unlock()
@@ -299,7 +299,7 @@ func TestRestart(t *testing.T) {
 		w := newWorld(t, 4)
 		happened := false
 		w.lose = func(a rdmaping.Ask) bool { // what is sent with the old key, or to nobody
-			return happened && w.to("n1:1")(a) && (!strings.HasPrefix(c.name, "new numbers") || a.To.Key != 5)
+			return happened && w.to("n1:1")(a) && (!strings.HasPrefix(c.name, "new numbers") || uint32(a.To.Key) != 5)
 		}
 		s := w.run(time.Minute, func(*Pinger) { happened = true; c.happen(w) })
 		for _, r := range s.Rails {
