@@ -60,7 +60,7 @@ func TestPinger(t *testing.T) {
 	if address == "" {
 		t.Fatalf("it does not answer: %s", complaints.String())
 	}
-	asked, err := run("--device=mlx5_0", "--count=2", "--interval=50ms", "--timeout=5s", address).CombinedOutput()
+	asked, err := run("--device=mlx5_0", "--count=2", "--interval=100ms", "--timeout=5s", address).CombinedOutput()
 	if err != nil || !strings.Contains(string(asked), "2 sent, 2 answered") {
 		t.Errorf("%v: %s", err, asked)
 	}
