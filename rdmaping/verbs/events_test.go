@@ -87,8 +87,11 @@ func TestGIDChangeInFlight(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	f.event(0, 1, gidChange)
-	if p := f.ask(0, f.ends[1], 64, impatient); !p.Lost {
-		t.Fatalf("%+v", p)
+	// until a message has a way anew: one that comes before the event takes the old one
+	for end := time.Now().Add(patient); verbstest.Handles(t, f.library, host(0)) < 2 && time.Now().Before(end); {
+		if p := f.ask(0, f.ends[1], 64, impatient); !p.Lost {
+			t.Fatalf("%+v", p)
+		}
 	}
 	f.handles(0, 2)
 }
