@@ -36,6 +36,8 @@ var (
 		"Number of targets that rails may choose their peers from.")
 	pingTargetErrors = pingRow("target_errors", Gauge, "", nil,
 		"Number of sources of targets that cannot be read, or of which entries are left out, and 1 more where no target is this node; the log has the reasons.")
+	pingUntold = pingRow("targets_without_rails", Gauge, "", nil,
+		"Number of targets that rails of this node chose as peers and whose exporter answers, or refuses the connection, and tells no rails; the log has the reasons. Those that cannot be reached, have just begun, or are in maintenance are not among them.")
 	pingStarts = pingRow("worker_starts_total", Counter, "", nil,
 		"Number of starts of the process that sends the messages, since the exporter started.")
 	pingUncovered = pingRow("uncovered", Gauge, "", []string{"device", "port", "reason"},
@@ -57,11 +59,11 @@ var (
 	pingMessages = pingRow("messages_total", Counter, "", leafLabels,
 		"Number of messages to other rails whose fate is known, by the leaf of the rail and that of the peers; peers is leaf where these are one, else fabric. What a peer does not answer is held until it answers again or was asked over HTTP, so a restart of its exporter loses nothing.")
 	pingLost = pingRow("lost_total", Counter, "", leafLabels,
-		"Number of these messages that were not answered within half a second, or could not be sent because there is no way to the peer.")
+		"Number of these messages that were not answered in time (half a second, or half of rdma_ping.interval where that is less), or could not be sent because there is no way to the peer.")
 	pingLoopback = pingRow("loopback_messages_total", Counter, "", railLabels,
 		"Number of messages of the rail to itself.")
 	pingLoopbackLost = pingRow("loopback_lost_total", Counter, "", railLabels,
-		"Number of these messages that were not answered within half a second.")
+		"Number of these messages that were not answered in time (half a second, or half of rdma_ping.interval where that is less).")
 	pingLarge = pingRow("large_messages_total", Counter, "", railLabels,
 		"Number of messages of the full path MTU to peers that answered a small one: one a minute and peer.")
 	pingLargeLost = pingRow("large_lost_total", Counter, "", railLabels,
@@ -76,9 +78,9 @@ var (
 
 func pingFamilies() []*Family {
 	return []*Family{
-		pingTargets, pingTargetErrors, pingStarts, pingUncovered, pingInfo, pingRTT, pingHost, pingDoubtful, pingReordered,
-		pingFlows, pingFlowsLost, pingMessages, pingLost, pingLoopback, pingLoopbackLost, pingLarge, pingLargeLost,
-		pingAnswer, pingFault, pingPeerLoss,
+		pingTargets, pingTargetErrors, pingUntold, pingStarts, pingUncovered, pingInfo, pingRTT, pingHost, pingDoubtful,
+		pingReordered, pingFlows, pingFlowsLost, pingMessages, pingLost, pingLoopback, pingLoopbackLost, pingLarge,
+		pingLargeLost, pingAnswer, pingFault, pingPeerLoss,
 	}
 }
 
@@ -125,6 +127,7 @@ func collectPing(s rdmaping.Status, emit emit) {
 	}
 	emit(pingTargets, float64(s.Targets))
 	emit(pingTargetErrors, float64(s.LeftOut))
+	emit(pingUntold, float64(s.Untold))
 	emit(pingStarts, float64(s.Starts))
 	for i := range s.Rails {
 		r := &s.Rails[i]

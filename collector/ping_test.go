@@ -42,7 +42,7 @@ func buckets() []float64 { return []float64{3e-6, 10e-6, 30e-6, 100e-6, 1e-3, 10
 
 func TestPing(t *testing.T) {
 	moved := rdmaping.RailStatus{Device: "mlx5_1", Port: 1, Rail: 1, Uncovered: rdmaping.UncoveredMoved}
-	s := rdmaping.Status{Enabled: true, Targets: 16, Starts: 1, Rails: []rdmaping.RailStatus{pinged("mlx5_0", 0), moved}}
+	s := rdmaping.Status{Enabled: true, Targets: 16, Untold: 3, Starts: 1, Rails: []rdmaping.RailStatus{pinged("mlx5_0", 0), moved}}
 	set, err := NewSet([]string{pingName})
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +75,7 @@ func TestPing(t *testing.T) {
 		t.Errorf("%d series of a rail", series)
 	}
 	for _, want := range []string{
+		`gpufabric_ping_targets_without_rails 3`,
 		`gpufabric_ping_info{address="n0:10791",device="mlx5_0",leaf="l0",port="1",rail="0"} 1`,
 		`gpufabric_ping_rtt_seconds_bucket{clock="nic",device="mlx5_0",peers="loopback",port="1",le="3e-05"} 1`,
 		`gpufabric_ping_host_seconds_total{device="mlx5_0",port="1"} 1.5`,

@@ -58,6 +58,7 @@ type Status struct {
 	Enabled bool
 	Targets int // that may be asked
 	LeftOut int // entries and sources that are wrong
+	Untold  int // peers that answer, or refuse the connection, and tell no rails
 	Starts  int // of the process that has libibverbs
 	Rails   []RailStatus
 }

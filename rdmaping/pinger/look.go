@@ -4,6 +4,8 @@ package pinger
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -156,6 +158,8 @@ type told struct {
 	again        time.Duration
 	begun, ended uint64 // questions, one at a time
 	silent       bool   // an answer is wanted soon
+	refused      int    // times in a row that it answered, and told no rails
+	reason       string // of the last time; other peers may have the same
 }
 
 // asked reports whether a question is under way.
@@ -166,6 +170,9 @@ const (
 	askAgain  = time.Minute
 	askSoon   = 2 * time.Second // of one that does not answer pings
 	askAtOnce = 16              // peers
+
+	maxReasons = 8                // that are logged at a time
+	reasonFor  = 10 * time.Minute // one that came back sooner is not logged again
 )
 
 // inquire asks peers over HTTP where their rails answer: new ones, silent ones, and each once a minute. It waits for
@@ -226,12 +233,26 @@ func (p *Pinger) due(now time.Time) []string {
 // answered keeps what a peer told. One that does not tell its rails has none; one that cannot be reached has those
 // that it had.
 func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
+	alike := p.keep(address, ends, err)
+	switch {
+	case alike > 0:
+		p.o.Log.Warn("peers tell no rails, and are not pinged: compare their rdma_ping, scheme and passwords with those here",
+			"peers", alike, "example", address, "err", fmt.Sprintf("%.200s", err))
+	case err != nil:
+		p.o.Log.Debug("a peer does not tell where it answers", "peer", address, "err", fmt.Sprintf("%.200s", err))
+	}
+}
+
+// keep returns how many peers refuse for the same reason, if that is to be logged.
+func (p *Pinger) keep(address string, ends []rdmaping.Endpoint, err error) (alike int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.told[address]
 	t.silent = false
 	t.ended = t.begun
 	t.again = askAgain
+	refused := t.refused
+	t.refused, t.reason = 0, ""
 	switch {
 	case err == nil:
 		t.ends, t.known = ends, true
@@ -239,13 +260,57 @@ func (p *Pinger) answered(address string, ends []rdmaping.Endpoint, err error) {
 			t.again = lookEvery
 		}
 	case exchange.Absent(err):
-		t.ends, t.again = nil, lookEvery
+		t.ends, t.refused, t.reason = nil, refused+1, reasonOf(err)
+		t.again = min(askAgain, lookEvery<<min(refused, 3)) // its log may have each question
+		return p.alike(t, time.Now())
 	case !t.known:
 		t.again = lookEvery
 	}
-	if err != nil {
-		p.o.Log.Debug("a peer does not tell where it answers", "peer", address, "err", fmt.Sprintf("%.200s", err))
+	return 0
+}
+
+// alike counts the peers that refuse for the reason of this one, and returns 0 if that was logged a short while ago. A
+// restart refuses once, and is not logged.
+func (p *Pinger) alike(t *told, now time.Time) (n int) {
+	maps.DeleteFunc(p.reasons, func(_ string, seen time.Time) bool { return now.Sub(seen) > reasonFor })
+	_, logged := p.reasons[t.reason]
+	if !logged && (t.refused < 2 || len(p.reasons) >= maxReasons) {
+		return 0
 	}
+	p.reasons[t.reason] = now
+	if logged {
+		return 0
+	}
+	for _, other := range p.told {
+		if other.reason == t.reason {
+			n++
+		}
+	}
+	return n
+}
+
+// reasonOf is why a peer tells no rails, without what differs between peers or from time to time.
+func reasonOf(err error) string {
+	if status, ok := errors.AsType[*exchange.StatusError](err); ok {
+		return fmt.Sprint(status.Code)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "certificate"
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err.Error()
+}
+
+// untold is the number of peers that answer, or refuse the connection, and tell no rails.
+func (p *Pinger) untold() (n int) {
+	for _, t := range p.told {
+		if t.refused > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // endOf is where a rail of a peer answers, and what was asked. A peer that is silent is asked again.

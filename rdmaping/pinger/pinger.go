@@ -54,11 +54,12 @@ type Pinger struct {
 	o      Options
 	source peers.Source
 
-	mu     sync.Mutex
-	plan   plan
-	told   map[string]*told
-	status rdmaping.Status
-	ends   []rdmaping.Endpoint
+	mu      sync.Mutex
+	plan    plan
+	told    map[string]*told
+	reasons map[string]time.Time // why peers tell no rails, as it was logged, and when that was last seen
+	status  rdmaping.Status
+	ends    []rdmaping.Endpoint
 
 	asking sync.WaitGroup // questions to peers
 
@@ -99,7 +100,7 @@ type planned struct {
 // New returns a Pinger for Run.
 func New(o Options) *Pinger {
 	return &Pinger{
-		o: o, told: map[string]*told{}, rails: map[string]*rail{}, judge: newJudge(),
+		o: o, told: map[string]*told{}, reasons: map[string]time.Time{}, rails: map[string]*rail{}, judge: newJudge(),
 		source: peers.Source{
 			Files: o.Config.Files, Names: o.Config.Names, LeafLabel: o.Config.LeafLabel, Lookup: o.Lookup,
 		},
@@ -346,5 +347,6 @@ func (p *Pinger) publish(pl *plan) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s.Untold = p.untold()
 	p.status, p.ends = s, slices.Clip(ends)
 }
