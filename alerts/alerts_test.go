@@ -181,7 +181,7 @@ func checkAlert(t *testing.T, r Rule) {
 var ofSwitches = map[string]string{
 	"GpuFabricPingLeaf": "$labels.leaf", "GpuFabricPingPath": "$labels.leaf", "GpuFabricPingLeafSlow": "$labels.leaf",
 	"GpuFabricPingSpine": "$labels.cluster", "GpuFabricPingUnlocated": "$labels.cluster",
-	"GpuFabricPingMtu": "$labels.cluster", "GpuFabricPingUncovered": "$labels.cluster",
+	"GpuFabricPingMtu": "$labels.cluster", "GpuFabricPingUncovered": "$labels.cluster", "GpuFabricPingTargets": "$labels.cluster",
 }
 
 // flag01 are alerts on something that is or is not: their value says nothing.
