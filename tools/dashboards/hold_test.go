@@ -57,6 +57,9 @@ func TestNodesAreOfClusters(t *testing.T) {
 			}
 			named := slices.Contains(by, "instance") || slices.Contains(by, "training_job")
 			device := slices.Contains(by, "device") && m.name != "node" && m.name != "port"
+			if !slices.Contains(by, "cluster") && (slices.Contains(by, "leaf") || slices.Contains(by, "peer_leaf")) {
+				t.Errorf("%s/%s %s: %v: two clusters may have leaves of one name", m.name, p.Title, q.RefID, by)
+			}
 			number := len(by) == 1 // of names that several clusters have
 			if (named || device) && !number && !slices.Contains(by, "cluster") || device && !slices.Contains(by, "instance") {
 				t.Errorf("%s/%s %s: %v without cluster and instance", m.name, p.Title, q.RefID, by)

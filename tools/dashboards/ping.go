@@ -32,25 +32,27 @@ const (
 )
 
 func pingNow() line {
-	const none = "RDMA ping is off"
+	const none, on = "RDMA ping is off", `gpufabric_ping_targets{@node}`
+	idle := words{"-4": {"no rail pings", unknown}}
+	known := func(expr string) string { return expr + "\nor count(" + on + ") * 0 - 4" }
 	fault := func(of string) string {
-		return orZero(`count(gpufabric_ping_fault{fault="`+of+`",@port} == 1)`, pingsOn)
+		return known(orZero(`count(gpufabric_ping_fault{fault="`+of+`",@port} == 1)`, pingsOn))
 	}
 	return line{
 		number(about{"Rails that ping", "Rails that take part: they answer others and ask them.", none, 4, 3}, "none",
-			`count(`+pingsOn+`)`, nil, nil),
+			orZero(`count(`+pingsOn+`)`, on), []step{{0, warning}, {1, plainly}}, nil),
 		number(about{"Most lost", "Share of messages that the worst rail lost, over five minutes.", none, 4, 3}, "percentunit",
-			`max(`+pingLoss+`)`, []step{{0, good}, {0.0003, warning}, {0.01, bad}}, nil),
+			known(`max(`+pingLoss+`)`), []step{{0, good}, {0.0003, warning}, {0.01, bad}}, idle),
 		number(about{"Rails at fault", "Rails that lose messages to all their peers, and not to themselves.", none, 4, 3}, "none",
-			fault("rail"), zero(bad), nil),
+			fault("rail"), zero(bad), idle),
 		number(about{
 			"Losing elsewhere", "Rails that lose messages to some of their peers: the matrix says whether it is a leaf or a path.", none, 4, 3,
-		}, "none", fault("elsewhere"), zero(warning), nil),
+		}, "none", fault("elsewhere"), zero(warning), idle),
 		number(about{
 			"Losing at home", "Rails of nodes that lose messages to themselves: what they report says nothing of the fabric.", none, 4, 3,
-		}, "none", fault("host"), zero(warning), nil),
+		}, "none", fault("host"), zero(warning), idle),
 		number(about{"Not pinged", "Rails that are not pinged from, of nodes where RDMA ping is on.", none, 4, 3}, "none",
-			orZero(`count(gpufabric_ping_uncovered{@port})`, `gpufabric_ping_targets{@node}`), zero(warning), nil),
+			orZero(`count(gpufabric_ping_uncovered{@port})`, on), zero(warning), nil),
 	}
 }
 
@@ -73,50 +75,57 @@ func accused() panel {
 }
 
 // leafMatrix has a row for each leaf that asks, and a column for each that is asked; of many leaves the eight that lose most, because more
-// columns do not fit. A cell without a value has no colour: nothing is known of it.
+// columns do not fit. Where there are several clusters, leaves have theirs beside their names. A cell without a value has no colour: nothing is known of it.
 func leafMatrix() panel {
 	p := base("table", about{
 		"Leaf to leaf",
 		"Share of messages that got lost over five minutes, from the leaf of the row to that of the column: of the eight leaves that lose most. A bad leaf is a row and a column, a bad path two cells. Empty: no rail asks, because each rail asks a few others.",
-		"RDMA ping is off, or no leaves are known", 11, 10,
+		"no rail pings, or no leaves are known", 11, 10,
 	}).Unit("percentunit").Decimals(1).Thresholds(thresholdsBuilder(thresholds("transparent", []step{{0, good}, {0.0003, warning}, {0.01, bad}}))).
 		Custom(common.TableFieldOptions{
 			Align: common.FieldTextAlignmentAuto, Filterable: new(false), MinWidth: new(50.0),
 			DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid),
 		})
 	rate := func(of, by string) string {
-		return `sum by (` + by + `) (rate(gpufabric_ping_` + of + `_total{leaf!="",@port}[5m]))`
+		return `sum by (cluster, ` + by + `) (rate(gpufabric_ping_` + of + `_total{leaf!="",@port}[5m]))`
 	}
+	const clusters = `group by (cluster) (gpufabric_ping_info{leaf!="",@port})`
 	worst := `topk(8, ` + rate("lost", "leaf") + `)`
-	q := query("A", rate("lost", "leaf, peer_leaf")+` / `+rate("messages", "leaf, peer_leaf")+`
-and on (leaf) `+worst+`
-and on (peer_leaf) label_replace(`+worst+`, "peer_leaf", "$1", "leaf", "(.*)")`, "").Instant().Format(prometheus.PromQueryFormatTable)
+	q := query("A", `label_join(label_join((`+rate("lost", "leaf, peer_leaf")+` / `+rate("messages", "leaf, peer_leaf")+`
+and on (cluster, leaf) `+worst+`
+and on (cluster, peer_leaf) label_replace(`+worst+`, "peer_leaf", "$1", "leaf", "(.*)"))
+* on (cluster) group_left (of) max by (cluster, of) (label_replace(`+clusters+` and on () count(`+clusters+`) > 1, "of", " ($1)", "cluster", "(.*)") or on (cluster) `+clusters+`),
+"from", "", "leaf", "of"), "to", "", "peer_leaf", "of")`, "").Instant().Format(prometheus.PromQueryFormatTable)
 	p.OverrideByRegexp(".*", []dashboard.DynamicConfigValue{{Id: "noValue", Value: "-"}})
-	p.OverrideByName(`leaf\peer_leaf`, []dashboard.DynamicConfigValue{
+	p.OverrideByName(`from\to`, []dashboard.DynamicConfigValue{
 		{Id: "displayName", Value: "from / to"}, {Id: "custom.displayMode", Value: "auto"}, {Id: "custom.width", Value: 100},
 	})
 	return p.Targets(targets(q)).MaxDataPoints(now).Transformations([]dashboard.DataTransformerConfig{
-		{Id: "groupingToMatrix", Options: map[string]any{"rowField": "leaf", "columnField": "peer_leaf", "valueField": "Value"}},
+		{Id: "groupingToMatrix", Options: map[string]any{"rowField": "from", "columnField": "to", "valueField": "Value"}},
 	})
 }
 
+// worstRails has only rows of its first query: Grafana merges rows that agree in labels, and shows all others, too.
 func worstRails() panel {
 	const by = "cluster, instance, device"
+	rows := `topk(20, max by (` + by + `) (` + pingLoss + ` > 0 or ` + pingLoss +
+		` and on (cluster, job, instance, device, port) gpufabric_ping_fault{fault!="elsewhere",@port} == 1))`
+	ofRows := func(expr string) string { return expr + "\nand on (" + by + ") " + rows }
 	rtt := func(peers string) string {
-		return `max by (` + by + `) (port:gpufabric_ping_rtt_seconds:median5m{peers="` + peers + `",@port})`
+		return ofRows(`max by (` + by + `) (port:gpufabric_ping_rtt_seconds:median5m{peers="` + peers + `",@port})`)
 	}
 	return grid(about{
 		"Worst rails",
-		"The twenty rails that lost most over five minutes, where the node finds the fault, and the medians of its round-trip times: to other leaves, and to itself. A time that loopback shares is of the host.",
+		"The twenty rails that lost most over five minutes, or are at fault or of a host that is, where the node finds the fault, and the medians of its round-trip times: to other leaves, and to itself. A time that loopback shares is of the host.",
 		"nothing is lost, or RDMA ping is off", 13, 10,
 	}, []string{
-		`topk(20, max by (` + by + `) (` + pingLoss + ` > 0))`,
-		`max by (` + by + `, fault) (gpufabric_ping_fault{@port} == 1)`,
+		rows,
+		ofRows(`max by (` + by + `, fault) (gpufabric_ping_fault{@port} == 1)`),
 		rtt("fabric"), rtt("loopback"),
 	}, "-Lost",
 		column{field: "instance", title: "Node", link: toNode(), width: 112},
 		column{field: "device", title: "Device", link: toPortOf("Node"), width: 112},
-		column{field: "A", title: "Lost", unit: "percentunit", steps: []step{{0, warning}, {0.01, bad}}, width: 80},
+		column{field: "A", title: "Lost", unit: "percentunit", steps: []step{{0, plainly}, {0.00001, warning}, {0.01, bad}}, width: 80},
 		column{field: "fault", title: "Fault", none: "none", width: 88},
 		column{field: "C", title: "Round trip", unit: "s", none: "-", width: 88},
 		column{field: "D", title: "Loopback", unit: "s", none: "-", width: 88},
@@ -128,7 +137,7 @@ func roundTrips() panel {
 	p := base("heatmap", about{
 		"Round-trip times to other leaves",
 		"How many messages a second took how long, of all rails that are chosen, without the time in the other host. A second band is a slow path or a busy host.",
-		"RDMA ping is off", 24, 8,
+		"no rail pings, or RDMA ping is off", 24, 8,
 	}).Unit("none")
 	expr := `sum by (le) (rate(gpufabric_ping_rtt_seconds_bucket{peers="fabric",@port}[$__rate_interval]))`
 	return p.Targets(targets(query("A", expr, "{{le}}").Range().Format(prometheus.PromQueryFormatHeatmap))).Options(heatmap.Options{
@@ -145,7 +154,7 @@ func roundTrips() panel {
 func pingOverTime() line {
 	return line{
 		over(about{
-			"Lost by rail", "Share of messages to other rails that got lost. The ten rails that lost most in the time shown.", "RDMA ping is off", 12, 9,
+			"Lost by rail", "Share of messages to other rails that got lost. The ten rails that lost most in the time shown.", "no rail pings, or RDMA ping is off", 12, 9,
 		}, "percentunit", []step{{0.01, bad}}, extreme("topk", "cluster, instance, device", pingLoss,
 			"{{cluster}} {{instance}} {{device}}")...),
 		over(about{

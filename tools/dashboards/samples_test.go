@@ -73,7 +73,7 @@ func TestShows(t *testing.T) {
 	}
 	all, _ := shipped(t)
 	var tests []map[string]any
-	for _, c := range slices.Concat(shows, portShows, oncallShows) {
+	for _, c := range slices.Concat(shows, portShows, oncallShows, pingShows) {
 		var series []map[string]string
 		for _, s := range c.series {
 			name, values, _ := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00")
