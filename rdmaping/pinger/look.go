@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -292,7 +293,7 @@ func (p *Pinger) alike(t *told, now time.Time) (n int) {
 // reasonOf is why a peer tells no rails, without what differs between peers or from time to time.
 func reasonOf(err error) string {
 	if status, ok := errors.AsType[*exchange.StatusError](err); ok {
-		return fmt.Sprint(status.Code)
+		return strconv.Itoa(status.Code)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "certificate"
