@@ -3,6 +3,7 @@
 package pinger
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -20,11 +21,22 @@ func TestRulesLayouts(t *testing.T) {
 	one := locatetest.Clos{Nodes: 8, PerLeaf: 8, Rails: 1, Spines: 1, Noise: true}
 	two := locatetest.Clos{Nodes: 8, PerLeaf: 4, Rails: 1, Spines: 2, Noise: true}
 	four := locatetest.Clos{Nodes: 32, PerLeaf: 8, Rails: 1, Spines: 4, Noise: true}
+	eight := locatetest.Clos{Nodes: 24, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}
+	racks := locatetest.Clos{Nodes: 12, PerLeaf: 2, Rails: 8, Spines: 2, Shared: true, Noise: true}
 	many := locatetest.Clos{Nodes: 96, PerLeaf: 4, Rails: 1, Spines: 4, Noise: true}
 	inside := func(share float64) []locatetest.Broken {
 		return []locatetest.Broken{{Link: locatetest.OfLeaf(one.Rail(5, 0).Leaf), Share: share}}
 	}
 	off := misleading(t, many)
+	power := func(nodes int) locatetest.Fault {
+		var f locatetest.Fault
+		for n := range nodes {
+			node := eight.Rail(n, 0).Node
+			f.Off, f.Want = append(f.Off, node), append(f.Want, "node "+node)
+		}
+		f.Name = fmt.Sprintf("all %d nodes of %d leaves are off, and neither leaf nor spine is bad", nodes, nodes/eight.PerLeaf)
+		return f
+	}
 	tests := []struct {
 		locatetest.Clos
 		locatetest.Fault
@@ -44,7 +56,12 @@ func TestRulesLayouts(t *testing.T) {
 		{two, locatetest.Fault{Name: "one of two leaves is dead", Broken: []locatetest.Broken{
 			{Link: locatetest.OfLeaf("l1.0"), Share: 1},
 		}, Want: []string{"leaf l1.0"}}},
+		{eight, power(3)},
+		{eight, power(9)},
 		{many, locatetest.Fault{Name: "a node is off that most of a leaf's rails ask", Off: []string{off}, Want: []string{"node " + off}}},
+		{racks, locatetest.Fault{Name: "one of the two nodes on a leaf is dead, and its exporter lives", Broken: []locatetest.Broken{
+			{Link: locatetest.OfNode("n5"), Share: 1},
+		}, Want: []string{"node n5"}}},
 	}
 	for i, test := range tests {
 		var s rulesScore

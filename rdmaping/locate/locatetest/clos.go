@@ -16,6 +16,7 @@ import (
 // Clos is leaves and spines. Each rail pings each of its peers and itself, once a second.
 type Clos struct {
 	Nodes, PerLeaf, Rails, Spines int
+	Shared                        bool // all rails of a node are on one leaf, that of its rack
 	// Noise: a quarter of the hosts miss 0.1 to 0.5 % of what they send and answer; node 5 does not.
 	Noise bool
 }
@@ -81,7 +82,11 @@ type Fault struct {
 
 // Rail is a rail of a node of the fleet.
 func (c Clos) Rail(node, rail int) locate.Rail {
-	return locate.Rail{Node: fmt.Sprintf("n%d", node), Number: rail, Leaf: fmt.Sprintf("l%d.%d", node/c.PerLeaf, rail)}
+	leaf := fmt.Sprintf("l%d.%d", node/c.PerLeaf, rail)
+	if c.Shared {
+		leaf = fmt.Sprintf("l%d", node/c.PerLeaf)
+	}
+	return locate.Rail{Node: fmt.Sprintf("n%d", node), Number: rail, Leaf: leaf}
 }
 
 // Pings are the pairs of each rail, the first of which is its loopback.
