@@ -267,8 +267,9 @@ func (p *Pinger) open(ctx context.Context, pl *plan) {
 			continue
 		}
 		r.tried, r.changed = time.Now(), false
-		end, err := rdmaping.Endpoint{}, fmt.Errorf("%s: no GID of its port fits any more: give its interface an address", own.Device)
-		if !own.Unfit || !r.fitted {
+		end, err := rdmaping.Endpoint{}, fmt.Errorf("%s: no GID of its port fits: give its interface an address, or let "+
+			"/etc/nccl.conf say which GID jobs use (NCCL_IB_ADDR_FAMILY, NCCL_IB_GID_INDEX)", own.Device)
+		if !own.Unfit {
 			r.opened = own.Own
 			end, err = Session{p.worker}.Open(ctx, own.Own)
 		}
@@ -281,7 +282,6 @@ func (p *Pinger) open(ctx context.Context, pl *plan) {
 			continue
 		}
 		r.begin(end)
-		r.fitted = r.fitted || !own.Unfit
 	}
 }
 

@@ -22,7 +22,6 @@ type rail struct {
 	planned
 	end     *rdmaping.Endpoint // nil: it is not open
 	opened  Own                // that it was opened with
-	fitted  bool               // it was open with a GID that fits
 	tried   time.Time
 	changed bool   // it is to be opened with other settings
 	why     string // it could not be opened, for the log

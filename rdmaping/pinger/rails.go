@@ -28,14 +28,14 @@ type Own struct {
 	LID     int          // of InfiniBand; 0: not known
 	MTU     int          // of the network interface, in bytes; 0: not known
 	Unread  bool         // the GIDs of the port are not known, so none is chosen
-	Unfit   bool         // none of them fits, as while an address changes; NCCL takes the one at index 0
+	Unfit   bool         // none of them fits, as where the host has no address, or it changes; NCCL falls back to any
 	Unclear bool         // what MLNX_OFED sets as traffic class cannot be read
 }
 
 // differs reports whether a rail that was opened as o is to be opened anew. What is not known any more is no change.
 func (o Own) differs(now Own) bool {
 	now.LID, now.MTU = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU)
-	if now.Unread || now.Unfit && !o.Unfit {
+	if now.Unread || now.Unfit {
 		now.GIDIndex, now.GID, now.RoCE, now.Unread, now.Unfit = o.GIDIndex, o.GID, o.RoCE, o.Unread, o.Unfit
 	}
 	if now.Unclear {
@@ -101,7 +101,8 @@ func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 		o.MTU = d.MTU.Or(0)
 	}
 	if choice, ok := p.GIDChoice.Get(); ok && choice.Index >= 0 {
-		o.GIDIndex, o.Unfit = choice.Index, !choice.Fits()
+		o.GIDIndex = choice.Index
+		o.Unfit = choice.Rule == fabric.GIDByFallback || choice.Rule == fabric.GIDByConfiguration && choice.GID == nil
 		for _, g := range p.GIDs.Entries.Or(nil) {
 			if g.Index == choice.Index {
 				o.GID = g.Addr.As16()
