@@ -323,11 +323,9 @@ func (p *Pinger) endOf(address string, own *Own, silent bool) (end *rdmaping.End
 		return nil, told{}
 	}
 	t.silent = t.silent || silent
-	at := slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Device == own.Device })
-	if at < 0 {
-		at = slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Rail == own.Rail })
-	}
-	if at < 0 {
+	at := slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Rail == own.Rail })
+	otherwise := func(e rdmaping.Endpoint) bool { return e.Device == own.Device && e.Rail != own.Rail }
+	if at < 0 || slices.ContainsFunc(t.ends, otherwise) { // of another make, or one lacks a device: which is in doubt
 		return nil, *t
 	}
 	return &t.ends[at], *t

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
@@ -135,6 +136,20 @@ func TestNumbers(t *testing.T) {
 		}
 		if got.String() != c.want {
 			t.Errorf("%s: %s, expected %s", c.name, got.String(), c.want)
+		}
+	}
+}
+
+// TestDevices is peers of another make, or that lack a device: mlx5_1 has another number there. Where rails are apart,
+// neither that one nor the one of the same number need be reached, so none is asked; a name that they lack is in no doubt.
+func TestDevices(t *testing.T) {
+	w := newWorld(t, 4)
+	w.devices = []string{"mlx5_1", "mlx5_3"}
+	w.lose = func(a rdmaping.Ask) bool { return a.Device == "mlx5_1" && (a.To.Device != "mlx5_1" || a.To.Rail != 1) }
+	for _, r := range w.run(20 * time.Second).Rails {
+		sent, n := lost(r)
+		if doubt := r.Device == "mlx5_1"; n > 0 || r.Loop.Lost > 0 || (sent == 0) != doubt || (r.Uncovered == rdmaping.UncoveredAlone) != doubt {
+			t.Errorf("%s lost %d of %d, and %d by loopback: %s", r.Device, n, sent, r.Loop.Lost, r.Uncovered)
 		}
 	}
 }

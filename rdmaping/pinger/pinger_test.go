@@ -50,8 +50,9 @@ type world struct {
 	timed   bool                      // own NICs
 	limited bool                      // own P_Keys
 	sizes   map[int]int
-	size    int // of messages; 0: as usual
-	mtu     int // of peers; 0: that of the node
+	size    int      // of messages; 0: as usual
+	mtu     int      // of peers; 0: that of the node
+	devices []string // of peers, by rail; nil: as here
 	random  *rand.Rand
 	log     strings.Builder
 }
@@ -81,6 +82,9 @@ func nodeOf(address string, devices ...string) *fabric.Node {
 
 func (w *world) end(host, device string) rdmaping.Endpoint {
 	e := rdmaping.Endpoint{Device: device, Link: rdmaping.Ethernet, QPN: 77, QKey: 5, MTU: 4096, Key: w.keys[host] + uint64(("0" + device)[len(device)])<<32}
+	if device == "mlx5_1" {
+		e.Rail = 1
+	}
 	copy(e.GID[10:], []byte{0xff, 0xff, 10, 0, 1})
 	e.GID[15] = 100 + host[1]
 	return e
@@ -96,6 +100,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		ends[i].MTU = cmp.Or(w.mtu, ends[i].MTU)
 		if w.mirrors[host] {
 			ends[i].GID, ends[i].Key = w.node.HCAs[0].Ports[0].GIDs.Entries.Value[0].Addr.As16(), w.end("self", ends[i].Device).Key
+		}
+		if w.devices != nil {
+			ends[i].Device = w.devices[i]
 		}
 	}
 	w.Unlock()
