@@ -44,7 +44,8 @@ func (o Own) differs(now Own) bool {
 	return now != o
 }
 
-// Rails returns the compute ports of a node, the first one of each device, or the port of the device that is named.
+// Rails returns the compute ports of a node, the first one of each device, and of those with a link if there are any, or
+// the port of the device that is named.
 // There may be more of them than rdmaping.MaxRails.
 func Rails(n *fabric.Node, device string) ([]Own, error) {
 	var rails []Own
@@ -56,6 +57,8 @@ func Rails(n *fabric.Node, device string) ([]Own, error) {
 		case h.Restricted.Or(false):
 		case first && (device == h.Name || device == "" && compute):
 			rails = append(rails, settings(n, h, p, min(number, rdmaping.MaxRail)))
+		case !first && compute && rails[len(rails)-1].Down && !p.Down(): // those before have no link
+			rails[len(rails)-1] = settings(n, h, p, min(number, rdmaping.MaxRail))
 		}
 		if compute {
 			number++

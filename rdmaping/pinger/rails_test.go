@@ -3,6 +3,8 @@
 package pinger
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +145,30 @@ func TestUnfit(t *testing.T) {
 	)
 	if !strings.Contains(w.log.String(), "no GID of its port fits") {
 		t.Error(w.log.String())
+	}
+}
+
+// TestPlanes is NICs with several ports each, of which the first ones have no link, as those of several planes: the first
+// that has one pings. Where none has, it is the first one, as before.
+func TestPlanes(t *testing.T) {
+	n := nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2")
+	for h, states := range [][]fabric.PortState{{"down", "down", fabric.PortActive, fabric.PortActive}, {fabric.PortActive, "down"}, {"down", "down"}} {
+		one := n.HCAs[h].Ports[0]
+		n.HCAs[h].Ports = nil
+		for i, state := range states {
+			one.Number, one.State = i+1, known(state)
+			n.HCAs[h].Ports = append(n.HCAs[h].Ports, one)
+		}
+	}
+	rails, err := Rails(n, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range rails {
+		got = append(got, fmt.Sprintf("%s/%d is rail %d", r.Device, r.Port, r.Rail))
+	}
+	if want := []string{"mlx5_0/3 is rail 2", "mlx5_1/1 is rail 4", "mlx5_2/1 is rail 6"}; !slices.Equal(got, want) {
+		t.Errorf("%q, expected %q", got, want)
 	}
 }
