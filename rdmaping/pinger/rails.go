@@ -44,9 +44,8 @@ func (o Own) differs(now Own) bool {
 	return now != o
 }
 
-// Rails returns the compute ports of a node, the first one of each device, and of those with a link if there are any, or
-// the port of the device that is named.
-// There may be more of them than rdmaping.MaxRails.
+// Rails returns the compute ports of a node, the first one of each device that has a link, or the first one if none
+// has, or that of the device that is named. There may be more of them than rdmaping.MaxRails.
 func Rails(n *fabric.Node, device string) ([]Own, error) {
 	var rails []Own
 	number := 0
