@@ -55,7 +55,7 @@ type group struct {
 
 // Parse reads a file of Prometheus' file_sd: JSON, or YAML if the name of the file says so. The labels rack, pod and
 // rail are kept, and one whose name is leaf; rail is the number of the only rail that the entry is about. An error is
-// about the file as a whole.
+// about the file as a whole: as with Prometheus, a key that file_sd does not have is one.
 func Parse(name string, content []byte, leaf string) (Read, error) {
 	limit := maxFile
 	ext := strings.ToLower(filepath.Ext(name))
@@ -68,10 +68,12 @@ func Parse(name string, content []byte, leaf string) (Read, error) {
 	r := Read{leaves: map[place]string{}}
 	var err error
 	if limit == maxYAML {
-		var groups []group
-		err = yaml.Unmarshal(content, &groups)
+		var groups []*group // nil: an entry without anything, which its decoder would leave out
+		d := yaml.NewDecoder(bytes.NewReader(content))
+		d.KnownFields(true)
+		err = d.Decode(&groups)
 		for _, g := range groups {
-			r.take(g, leaf)
+			r.take(*cmp.Or(g, &group{}), leaf)
 		}
 	} else {
 		err = r.json(content, leaf)
@@ -89,6 +91,7 @@ func Parse(name string, content []byte, leaf string) (Read, error) {
 // json reads one group at a time: all at once would take several times the memory of the targets.
 func (r *Read) json(content []byte, leaf string) error {
 	d := json.NewDecoder(bytes.NewReader(content))
+	d.DisallowUnknownFields()
 	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
 		return cmp.Or(err, errors.New("expected a list"))
 	}
@@ -109,6 +112,9 @@ func (r *Read) json(content []byte, leaf string) error {
 }
 
 func (r *Read) take(g group, leaf string) {
+	if g.Targets == nil {
+		r.leaveOut(errors.New("an entry without targets: expected a list, which may be empty"))
+	}
 	t, err := labelled(g.Labels, leaf)
 	for _, address := range g.Targets {
 		t.Address = strings.Clone(address) // not the whole file
@@ -129,18 +135,22 @@ func (r *Read) add(t Target, err error) {
 		err = fmt.Errorf("more than %d targets", MaxTargets)
 	}
 	if err != nil {
-		r.LeftOut++
-		r.Why = cmp.Or(r.Why, err)
+		r.leaveOut(err)
 		return
 	}
 	r.leaves[at] = t.Leaf
 	r.Targets = append(r.Targets, t)
 }
 
+func (r *Read) leaveOut(why error) {
+	r.LeftOut++
+	r.Why = cmp.Or(r.Why, why)
+}
+
 // labelled is a target without an address.
 func labelled(labels map[string]string, leaf string) (Target, error) {
 	t := Target{Rail: AllRails}
-	for name, to := range map[string]*string{leaf: &t.Leaf, "rack": &t.Rack, "pod": &t.Pod} {
+	for to, name := range map[*string]string{&t.Leaf: leaf, &t.Rack: "rack", &t.Pod: "pod"} { // leaf may be one of the others
 		value := labels[name]
 		if len(value) > maxLabel || value != fabric.Printable(value, maxLabel) {
 			return t, fmt.Errorf("label %s=%q: expected at most %d printable characters", name, fabric.Clip(value, maxLabel), maxLabel)

@@ -69,6 +69,42 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// TestEntriesWithoutTargets refuses what Prometheus refuses, a key that file_sd does not have, and counts entries that
+// have no targets at all. An empty list of them is none to complain of.
+func TestEntriesWithoutTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		text             string
+		targets, leftOut int
+		wrong            string // of the file; empty: it is taken
+	}{
+		"typo.json":    {`[{"target":["a:1"]},{"targets":["b:1"]}]`, 0, 0, "target"},
+		"typo.yml":     {"- target: ['a:1']\n- targets: ['b:1']\n", 0, 0, "target"},
+		"labels.json":  {`[{"targets":["a:1"],"lables":{"leaf":"l"}}]`, 0, 0, "lables"},
+		"nothing.json": {`[{},null,{"labels":{"leaf":"l"}},{"targets":["b:1"]}]`, 1, 3, ""},
+		"nothing.yml":  {"- {}\n-\n- labels: {leaf: l}\n- targets: ['b:1']\n", 1, 3, ""},
+		"empty.json":   {`[{"targets":[]},{"targets":["b:1"]}]`, 1, 0, ""},
+		"empty.yml":    {"- targets: []\n- targets: ['b:1']\n", 1, 0, ""},
+		"none.json":    {`[]`, 0, 0, ""},
+		"none.yml":     {`[]`, 0, 0, ""},
+	} {
+		got, err := Parse(name, []byte(c.text), "leaf")
+		if (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) || len(got.Targets) != c.targets || got.LeftOut != c.leftOut {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if c.leftOut > 0 && !strings.Contains(fmt.Sprint(got.Why), "targets") {
+			t.Errorf("%s: %v", name, got.Why)
+		}
+	}
+}
+
+// TestLeafByRack takes a label for the leaf that is kept for something else, too.
+func TestLeafByRack(t *testing.T) {
+	got, err := Parse("f.json", []byte(`[{"targets":["a:1"],"labels":{"rack":"r1"}}]`), "rack")
+	if err != nil || len(got.Targets) != 1 || got.Targets[0].Leaf != "r1" || got.Targets[0].Rack != "r1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestManyTargets bounds a list and the lists together.
 func TestManyTargets(t *testing.T) {
 	var text strings.Builder
