@@ -78,6 +78,8 @@ func (p *parser) links(n *yaml.Node, l *Links) {
 		return func(n *yaml.Node) {
 			switch s := p.text(n, what, expected); {
 			case s == "": // reported before
+			case strings.Contains(s, "@"): // what is before it may be a password, so it is not shown
+				p.errorf(n.Line, "%s: expected %s, without a user", what, expected)
 			case !valid(s):
 				p.errorf(n.Line, "%s: %q: expected %s", what, s, expected)
 			default:

@@ -213,8 +213,12 @@ func (p *parser) number(n *yaml.Node, what, expected string, low, high float64) 
 
 // whole returns a whole number from 0 to high, or nil after a complaint.
 func (p *parser) whole(n *yaml.Node, what string, high float64) *int {
+	return p.wholeFrom(n, what, 0, high)
+}
+
+func (p *parser) wholeFrom(n *yaml.Node, what string, low, high float64) *int {
 	const expected = "a whole number"
-	v, ok := p.number(n, what, expected, 0, high)
+	v, ok := p.number(n, what, expected, low, high)
 	switch {
 	case !ok:
 		return nil

@@ -20,6 +20,7 @@ var patterns = map[string]string{
 	"time":                        `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`,
 	"regular expression":          ".",
 	"path or name":                "[^0-9]",
+	"absolute path or name":       "^(/|[^/]*[^/0-9][^/]*$)",
 	"list of regular expressions": ".",
 }
 
