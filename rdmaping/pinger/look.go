@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
@@ -55,14 +56,29 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	} else {
 		p.keepNumbers(owns, n.HCAs)
 	}
-	changed := !slices.Equal(list, p.seen) || !slices.Equal(owns, p.owns)
+	names, err := p.ownNames(ctx, list)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if names == nil && p.o.Config.Self == "" { // it would ask itself as a peer
+		p.complain(errs)
+		return
+	}
+	changed := !slices.Equal(list, p.seen) || !slices.Equal(owns, p.owns) || !slices.Equal(names, p.names)
+	p.names = names
 	var others []peers.Target
 	if changed {
 		others = slices.DeleteFunc(slices.Clone(list), func(t peers.Target) bool { return p.isSelf(t.Address) })
 		p.missing = len(others) == len(list) && len(list) > 0 && len(owns) > 0
 	}
+	switch self := p.self().Address; {
+	case !p.missing:
+	case p.o.Config.Self != "":
+		errs = append(errs, fmt.Errorf("rdma_ping.self: %s is not among the targets: it has to be one of them, as they have it", self))
+	default:
+		errs = append(errs, fmt.Errorf("no target is this node (%s): rdma_ping.self has to say which one is", self))
+	}
 	if p.missing {
-		errs = append(errs, fmt.Errorf("no target is this node (%s): rdma_ping.self has to say which one is", p.self().Address))
 		pl.leftOut++
 	}
 	p.complain(errs)
@@ -79,6 +95,28 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 		}
 		pl.rails = append(pl.rails, one)
 	}
+}
+
+// ownNames are the names and addresses of this node now. Those before stay where they cannot be read, and while only
+// they are among the targets: an address that is gone for a while is still that of this node.
+func (p *Pinger) ownNames(ctx context.Context, list []peers.Target) ([]string, error) {
+	if p.o.Config.Self != "" {
+		return nil, nil
+	}
+	now, err := p.naming.Run(ctx, lookFor, p.o.Host)
+	if errors.Is(err, errand.ErrBusy) || errors.Is(err, context.DeadlineExceeded) { // one text, however long it lasts
+		err = fmt.Errorf("not read within %s", lookFor)
+	}
+	if err != nil {
+		return p.names, fmt.Errorf("the names and addresses of this host: %w (those before stay)", err)
+	}
+	among := func(names []string) bool {
+		return slices.ContainsFunc(list, func(t peers.Target) bool { return isOneOf(names, t.Address) })
+	}
+	if p.names != nil && !slices.Equal(now, p.names) && !among(now) && among(p.names) {
+		return p.names, nil
+	}
+	return now, nil
 }
 
 // keepNumbers gives rails the numbers that their devices had while another device is gone, because they say which leaf
@@ -129,19 +167,24 @@ func (p *Pinger) selfOf(rail int, list []peers.Target) peers.Target {
 }
 
 func (p *Pinger) self() peers.Target {
-	if p.o.Config.Self == "" && len(p.o.Host) > 0 {
-		return peers.Target{Address: p.o.Host[0]}
+	if p.o.Config.Self == "" && len(p.names) > 0 {
+		return peers.Target{Address: p.names[0]}
 	}
 	return peers.Target{Address: p.o.Config.Self}
 }
 
-// isSelf reports whether an address is this node: by its name, with or without the domain, or one of its addresses.
+// isSelf reports whether an address is this node.
 func (p *Pinger) isSelf(address string) bool {
 	if p.o.Config.Self != "" {
 		return address == p.o.Config.Self
 	}
+	return isOneOf(p.names, address)
+}
+
+// isOneOf reports whether host:port has one of these names, with or without the domain, or is one of these addresses.
+func isOneOf(names []string, address string) bool {
 	host, _, _ := net.SplitHostPort(address)
-	return slices.ContainsFunc(p.o.Host, func(own string) bool {
+	return slices.ContainsFunc(names, func(own string) bool {
 		short, long := own, host
 		if len(short) > len(long) {
 			short, long = long, short

@@ -5,12 +5,14 @@ package pinger
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -31,7 +33,7 @@ func TestLookWithoutDevices(t *testing.T) {
 	c := rdmaping.DefaultConfig()
 	c.Files = []string{good, broken}
 	p := New(Options{
-		Config: c, Host: []string{"c"}, Log: slog.New(slog.NewTextHandler(&log, nil)), Maintenance: func() (string, error) { return "", nil },
+		Config: c, Host: named("c"), Log: slog.New(slog.NewTextHandler(&log, nil)), Maintenance: func() (string, error) { return "", nil },
 		Observe: func(context.Context) *fabric.Node { return node },
 	})
 	look := func(want ...string) {
@@ -84,7 +86,7 @@ func TestSelf(t *testing.T) {
 		config := rdmaping.DefaultConfig()
 		config.Files = []string{file}
 		p := New(Options{
-			Config: config, Log: slog.New(slog.DiscardHandler), Host: c.host,
+			Config: config, Log: slog.New(slog.DiscardHandler), Host: named(c.host...),
 			Maintenance: func() (string, error) { return "", nil },
 			Observe:     func(context.Context) *fabric.Node { return nodeOf("10.0.0.1", "mlx5_0") },
 		})
@@ -93,6 +95,107 @@ func TestSelf(t *testing.T) {
 		if r := pl.rails[0]; r.self.Address != c.self || r.self.Leaf != c.leaf || len(r.peers) != c.peers || pl.leftOut != c.errors {
 			t.Errorf("%s at %v: %+v asks %v, %d errors", c.targets, c.host, r.self, r.peers, pl.leftOut)
 		}
+	}
+}
+
+// named are the names and addresses of a host that has the same ones all the time.
+func named(names ...string) func() ([]string, error) {
+	return func() ([]string, error) { return names, nil }
+}
+
+// TestSelfAppears finds this node when its address comes after the exporter has started, and does not forget it while
+// addresses are gone or cannot be read.
+func TestSelfAppears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "targets.json")
+		if err := os.WriteFile(file, []byte(`[{"targets":["10.0.0.1:1","10.0.0.2:1","10.0.0.3:1"]}]`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config := rdmaping.DefaultConfig()
+		config.Files = []string{file}
+		var log bytes.Buffer
+		host := named("node")
+		p := New(Options{
+			Config: config, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Host:        func() ([]string, error) { return host() },
+			Maintenance: func() (string, error) { return "", nil },
+			Observe:     func(context.Context) *fabric.Node { return nodeOf("10.0.0.1", "mlx5_0") },
+		})
+		hold := make(chan struct{})
+		for _, c := range []struct {
+			name   string
+			host   func() ([]string, error)
+			self   string
+			peers  int
+			errors int
+			says   string
+		}{
+			{"no address yet", named("node"), "node", 3, 1, "no target is this node (node)"},
+			{"its address", named("node", "10.0.0.2"), "10.0.0.2:1", 2, 0, ""},
+			{"it is gone", named("node"), "10.0.0.2:1", 2, 0, ""},
+			{"not readable", func() ([]string, error) { return nil, errors.New("netlink: no buffer") }, "10.0.0.2:1", 2, 0, "netlink: no buffer"},
+			{"it hangs", func() ([]string, error) { <-hold; return []string{"node", "10.0.0.3"}, nil }, "10.0.0.2:1", 2, 0, "names and addresses of this host"},
+			{"another address", named("node", "10.0.0.3"), "10.0.0.3:1", 2, 0, ""},
+		} {
+			if c.name == "another address" {
+				close(hold)
+				synctest.Wait()
+			}
+			log.Reset()
+			host = c.host
+			p.look(t.Context())
+			pl := p.current()
+			if r := pl.rails[0]; r.self.Address != c.self || len(r.peers) != c.peers || pl.leftOut != c.errors {
+				t.Errorf("%s: %+v asks %v, %d errors", c.name, r.self, r.peers, pl.leftOut)
+			}
+			if (c.says == "") != (log.Len() == 0) || !strings.Contains(log.String(), c.says) {
+				t.Errorf("%s: %s", c.name, log.String())
+			}
+		}
+	})
+}
+
+// TestNamesNeverRead asks nobody while this node does not know who it is.
+func TestNamesNeverRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "targets.json")
+	if err := os.WriteFile(file, []byte(`[{"targets":["n0:1","n1:1"]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := rdmaping.DefaultConfig()
+	config.Files = []string{file}
+	o := Options{
+		Config: config, Log: slog.New(slog.DiscardHandler), Host: func() ([]string, error) { return nil, errors.New("no") },
+		Maintenance: func() (string, error) { return "", nil },
+		Observe:     func(context.Context) *fabric.Node { return nodeOf("10.0.0.1", "mlx5_0") },
+	}
+	p := New(o)
+	if p.look(t.Context()); len(p.current().rails) != 0 || p.current().targets != 2 {
+		t.Errorf("%+v", p.current())
+	}
+	o.Config.Self = "n0:1"
+	p = New(o)
+	if p.look(t.Context()); len(p.current().rails) != 1 || len(p.current().rails[0].peers) != 1 {
+		t.Errorf("%+v", p.current())
+	}
+}
+
+// TestStatedSelf says that what the configuration states is not among the targets, and asks for no other statement.
+func TestStatedSelf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "targets.json")
+	if err := os.WriteFile(file, []byte(`[{"targets":["n0:1"]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := rdmaping.DefaultConfig()
+	config.Files, config.Self = []string{file}, "n7:1"
+	var log bytes.Buffer
+	p := New(Options{
+		Config: config, Log: slog.New(slog.NewTextHandler(&log, nil)), Host: named("n0"),
+		Maintenance: func() (string, error) { return "", nil },
+		Observe:     func(context.Context) *fabric.Node { return nodeOf("10.0.0.1", "mlx5_0") },
+	})
+	p.look(t.Context())
+	if !strings.Contains(log.String(), "rdma_ping.self: n7:1 is not among the targets") || strings.Contains(log.String(), "has to say") || p.current().leftOut != 1 {
+		t.Errorf("%s%+v", log.String(), p.current())
 	}
 }
 
@@ -108,7 +211,7 @@ func TestNumbers(t *testing.T) {
 	config.Files = []string{file}
 	var node *fabric.Node
 	p := New(Options{
-		Config: config, Log: slog.New(slog.DiscardHandler), Host: []string{"n0"},
+		Config: config, Log: slog.New(slog.DiscardHandler), Host: named("n0"),
 		Maintenance: func() (string, error) { return "", nil },
 		Observe:     func(context.Context) *fabric.Node { return node },
 	})

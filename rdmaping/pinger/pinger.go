@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/peers"
@@ -32,9 +33,10 @@ type Options struct {
 	Observe     func(ctx context.Context) *fabric.Node
 	Maintenance func() (string, error) // why no device may be opened; empty: they may be
 	Client      *http.Client
-	Host        []string // names and addresses of this node, the first of which is its name
-	Lookup      func(ctx context.Context, host string) ([]string, error)
-	Log         *slog.Logger
+	// Host has the names and addresses of this node, the first of which is its name. It may hang.
+	Host   func() ([]string, error)
+	Lookup func(ctx context.Context, host string) ([]string, error)
+	Log    *slog.Logger
 }
 
 // Wants is what of a node is looked at.
@@ -79,6 +81,8 @@ type Pinger struct {
 	numbers map[string]int  // of rails by device, also of those that are gone
 	trouble map[string]bool // as of the last look
 	missing bool            // this node is not among the targets
+	names   []string        // of this node; nil: not known yet
+	naming  errand.Errand[[]string]
 }
 
 // plan is what there is to ping, as of the last look.

@@ -186,7 +186,7 @@ func (w *world) run(lasts time.Duration, steps ...func(p *Pinger)) rdmaping.Stat
 		c := rdmaping.DefaultConfig()
 		c.Files, c.LeafLabel, c.Size = []string{file}, "tor", cmp.Or(w.size, c.Size)
 		p := New(Options{
-			Config: c, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Host: []string{"n0"}, Client: exchange.Client(w),
+			Config: c, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Host: named("n0"), Client: exchange.Client(w),
 			Observe: func(context.Context) *fabric.Node {
 				w.Lock()
 				defer w.Unlock()
