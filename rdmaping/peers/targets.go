@@ -150,7 +150,8 @@ func (r *Read) leaveOut(why error) {
 // labelled is a target without an address.
 func labelled(labels map[string]string, leaf string) (Target, error) {
 	t := Target{Rail: AllRails}
-	for to, name := range map[*string]string{&t.Leaf: leaf, &t.Rack: "rack", &t.Pod: "pod"} { // leaf may be one of the others
+	// leaf may be the name of one of the others
+	for to, name := range map[*string]string{&t.Leaf: leaf, &t.Rack: "rack", &t.Pod: "pod"} {
 		value := labels[name]
 		if len(value) > maxLabel || value != fabric.Printable(value, maxLabel) {
 			return t, fmt.Errorf("label %s=%q: expected at most %d printable characters", name, fabric.Clip(value, maxLabel), maxLabel)
