@@ -67,7 +67,7 @@ var (
 	}
 	configReloadSuccessful = &Family{
 		Name: "exporter_config_last_reload_successful", Type: Gauge,
-		Help:   "1 if the last attempt to load the configuration file succeeded; 0 if not, in which case the previous configuration stays in force.",
+		Help:   "1 if the last attempt to load the configuration file succeeded; 0 if not: the previous configuration stays in force, or, after a start, rails are not pinged although rdma_ping is enabled.",
 		Source: "--config.file", Cadence: Self, Stability: Stable,
 	}
 	configReloadTimestamp = &Family{

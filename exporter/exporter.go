@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -25,7 +24,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/version"
-	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
@@ -39,7 +37,6 @@ import (
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/verdict"
 	"gpufabric_exporter/probes"
-	"gpufabric_exporter/probes/plan"
 	"gpufabric_exporter/probes/prober"
 	"gpufabric_exporter/rdmaping/pinger"
 )
@@ -79,43 +76,6 @@ func (e *Exporter) Command() *command.Command {
 			return e.serve(ctx, c)
 		},
 	}
-}
-
-// checkFiles is --config.check.
-func (e *Exporter) checkFiles(c *command.Call) int {
-	if err := e.checkedFiles(c.Stdout); err != nil {
-		for _, e := range config.Errors(c.Explain(err)) { // each, and not the first few
-			c.Complain(e)
-		}
-		return command.Usage
-	}
-	return command.OK
-}
-
-func (e *Exporter) checkedFiles(w io.Writer) error {
-	c, err := e.Site.Config.Read()
-	// the service would leave profiles out and run
-	if err = errors.Join(append([]error{err}, c.Problems...)...); err != nil {
-		return err
-	}
-	if c.File == "" { // no error for the service either
-		fmt.Fprintln(w, c.Origin())
-	} else {
-		fmt.Fprintf(w, "%s: ok\n", c.File)
-	}
-	if env := c.ByHand.EnvFile; env != "" {
-		if _, err := plan.ReadEnvironment(env); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%s: ok\n", env)
-	}
-	if web := e.Web.ConfigFile; web != "" {
-		if err := toolkit.Validate(web); err != nil {
-			return fmt.Errorf("%s: %w", web, err)
-		}
-		fmt.Fprintf(w, "%s: ok\n", web)
-	}
-	return nil
 }
 
 // Node is what is served: this host, or a simulated node.
@@ -245,7 +205,7 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	}
 	log.Info("configuration", "file", initial.Origin())
 	leftOut(initial, log)
-	if err := toolkit.Validate(e.Web.ConfigFile); err != nil {
+	if err := validWeb(e.Web.ConfigFile); err != nil {
 		return &config.Error{Err: fmt.Errorf("--web.config.file=%q: %w", e.Web.ConfigFile, err)}
 	}
 	set, err := collector.NewSet(e.Collectors.Enabled)
@@ -284,14 +244,17 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	}
 	pings := e.pinger(ctx, n, ob, log)
 	defer pings.Close()
-	if err := pings.Apply(initial.RDMAPing); err != nil {
-		return err
+	unpinged := pings.Apply(initial.RDMAPing)
+	if unpinged != nil { // all else of the node is still to be watched
+		unpinged = fmt.Errorf("rails are not pinged until this is corrected and the configuration reloaded: %w", unpinged)
+		log.Error("configuration", "err", unpinged)
 	}
 	watch := e.watch(ctx, n, set, ob, log)
 	defer watch.Close()
 	askIf(initial.AskRAS, watch, log)
 	set = set.WithProbes(probing.Status).WithRAS(watch.Status).WithPing(pings.Status)
 	reload := newReloader(n, initial, ob, probing, pings, watch, log)
+	reload.status.Err = unpinged
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(e, n, set, ob, reload, log)
 	defer h.places.close()
@@ -329,6 +292,9 @@ func (h *handler) observeFirst(ctx context.Context) {
 	}
 	if text, none := noDevice(n, h.node); none {
 		h.log.Info(text)
+		return
+	}
+	if h.set.Want()&fabric.WantHCA == 0 { // no collector has RDMA devices read
 		return
 	}
 	if n.ClassPresent.State == fabric.Unknown {

@@ -152,13 +152,3 @@ func (i *Intervals) Define(f *command.Flags) {
 		return nil
 	})
 }
-
-// ConfigCheck has the configuration files checked, and nothing served.
-type ConfigCheck struct {
-	On bool
-}
-
-// Define adds the flag.
-func (c *ConfigCheck) Define(f *command.Flags) {
-	f.Switch("config.check", "Check the configuration files and exit.", &c.On)
-}

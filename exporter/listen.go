@@ -94,10 +94,10 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 	// Requests in flight outlive ctx by the grace.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	quiet := slog.New(logging.Demoted{Handler: log.Handler()})
+	quiet := slog.New(logging.Demoted{Handler: withoutValues{log.Handler()}})
 	flags := &web.FlagConfig{WebConfigFile: &webConfigFile}
 
-	guesses, errs := newGuesses(log), newRation(errs)
+	guesses, errs := newGuesses(log), newRation(withoutValues{errs})
 	var running sync.WaitGroup
 	failed := make(chan error, len(ls))
 	servers := make([]*http.Server, len(ls))

@@ -14,13 +14,8 @@ import (
 	"sync"
 	"time"
 
-	httpconfig "github.com/prometheus/common/config"
-	toolkit "github.com/prometheus/exporter-toolkit/web"
-	"go.yaml.in/yaml/v3"
-
-	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
@@ -32,6 +27,7 @@ type hostPinger struct {
 	ctx     context.Context
 	options pinger.Options // Config and Client are set with each configuration
 	web     string         // the file of --web.config.file
+	reading errand.Errand[*http.Client]
 	log     *slog.Logger
 
 	change sync.Mutex // held while one Pinger ends and another begins
@@ -54,32 +50,60 @@ func (e *Exporter) pinger(ctx context.Context, n Node, ob site.Observer, log *sl
 	return &hostPinger{
 		ctx: ctx, log: log, web: e.Web.ConfigFile, stop: func() {},
 		options: pinger.Options{
-			Start: e.Pinging, Log: log, Maintenance: maintenance, Host: ownNames(),
+			Start: namingLibrary(e.Pinging), Log: log, Maintenance: maintenance, Host: ownNames,
 			Observe: func(ctx context.Context) *fabric.Node { return ob.Observe(ctx, pinger.Wants) },
 		},
 	}
 }
 
-// ownNames are the name and the addresses of this host.
-func ownNames() []string {
+// namingLibrary names the key in errors of a start with the library that it says.
+func namingLibrary(start pinger.Start) pinger.Start {
+	return func(ctx context.Context, library string, log *slog.Logger) (pinger.Worker, error) {
+		w, err := start(ctx, library, log)
+		if err != nil && library != "" {
+			err = fmt.Errorf("rdma_ping.library: %w", err)
+		}
+		return w, err
+	}
+}
+
+// ownNames are the name and the addresses of this host, without those that no other host can reach.
+func ownNames() ([]string, error) {
 	name, _ := os.Hostname()
 	names := []string{name}
-	addresses, _ := net.InterfaceAddrs()
+	addresses, err := net.InterfaceAddrs()
 	for _, a := range addresses {
-		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
 			names = append(names, n.IP.String())
 		}
 	}
-	return names
+	return names, err
+}
+
+var errNoPing = errors.New("rdma_ping is configured, but cannot run here: this is not the host itself, or the program was built without it")
+
+// Check says why Apply would not ping as the configuration says. It ends within seconds whatever file systems do.
+func (p *hostPinger) Check(c *rdmaping.Config) error {
+	_, err := p.asker(c)
+	return err
+}
+
+// asker asks peers as the configuration says; nil where none is pinged.
+func (p *hostPinger) asker(c *rdmaping.Config) (*http.Client, error) {
+	switch {
+	case c == nil:
+		return nil, nil
+	case p == nil:
+		return nil, errNoPing
+	}
+	return p.reading.Run(p.ctx, patience, func() (*http.Client, error) { return pingClient(c, p.web) })
 }
 
 // Apply starts and stops pings according to the configuration. Without a change they go on.
 func (p *hostPinger) Apply(c *rdmaping.Config) error {
-	if p == nil {
-		if c != nil {
-			return errors.New("rdma_ping is configured, but cannot run here: this is not the host itself, or the program was built without it")
-		}
-		return nil
+	asks, err := p.asker(c)
+	if p == nil || err != nil {
+		return err
 	}
 	p.change.Lock()
 	defer p.change.Unlock()
@@ -87,21 +111,11 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 		return nil
 	}
 	o := p.options
-	if c != nil {
-		if encrypted, guarded := secures(p.web); !c.Plain && !encrypted && !guarded {
-			return &config.Error{Err: errors.New("rdma_ping: peers would be told over plain HTTP, to everyone who asks, where this node answers: " +
-				"set TLS or authentication in --web.config.file, or plain: true")}
-		}
-		asks, err := askerOf(c)
-		if err != nil {
-			return &config.Error{Err: fmt.Errorf("rdma_ping.client_file: %w", err)}
-		}
-		o.Config, o.Client = *c, asks
-	}
 	p.end()
 	if c == nil {
 		return nil
 	}
+	o.Config, o.Client = *c, asks
 	ctx, cancel := context.WithCancel(p.ctx)
 	runs, done := pinger.New(o), make(chan struct{})
 	go func() {
@@ -172,45 +186,4 @@ func (p *hostPinger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	exchange.Handler(runs.Rails).ServeHTTP(w, r)
-}
-
-// secures reports whether a web configuration file has TLS, which begins with the exporter, and passwords.
-func secures(file string) (encrypted, guarded bool) {
-	if file == "" {
-		return false, false
-	}
-	text, err := files.Read(file, 1<<20)
-	var all struct {
-		TLS   toolkit.TLSConfig `yaml:"tls_server_config"`
-		Users map[string]any    `yaml:"basic_auth_users"`
-	}
-	if err != nil || yaml.Unmarshal(text, &all) != nil {
-		return false, false
-	}
-	return all.TLS.IsEnabled(), len(all.Users) > 0
-}
-
-// askerOf asks peers as the client file says, which has the form of http_config of Prometheus; without one as everyone.
-func askerOf(of *rdmaping.Config) (*http.Client, error) {
-	if of.ClientFile == "" {
-		return exchange.Client(nil), nil
-	}
-	c, _, err := httpconfig.LoadHTTPConfigFile(of.ClientFile)
-	if err != nil {
-		return nil, err
-	}
-	if of.Scheme != "https" && !of.Plain && hasSecrets(c) {
-		return nil, errors.New("its credentials would be sent over plain HTTP: set scheme: https, or plain: true")
-	}
-	transport, err := httpconfig.NewRoundTripperFromConfig(*c, "rdma_ping", httpconfig.WithHTTP2Disabled(),
-		httpconfig.WithKeepAlivesDisabled(), httpconfig.WithDialContextFunc(exchange.Dial))
-	if err != nil {
-		return nil, err
-	}
-	return exchange.Client(transport), nil
-}
-
-// hasSecrets reports whether requests carry what others must not read. Loading moves bearer tokens to Authorization.
-func hasSecrets(c *httpconfig.HTTPClientConfig) bool {
-	return c.BasicAuth != nil || c.Authorization != nil || c.OAuth2 != nil || c.HTTPHeaders != nil
 }

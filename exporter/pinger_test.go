@@ -43,7 +43,7 @@ func TestPingerNeedsProtection(t *testing.T) {
 	}
 	const (
 		password = "basic_auth: {username: prometheus, password: opensesame}\n"
-		clear    = "rdma_ping.client_file: its credentials would be sent over plain HTTP: set scheme: https, or plain: true"
+		clear    = "its credentials would be sent over plain HTTP: set scheme: https, or plain: true"
 	)
 	users := file(t, "web.yml", "basic_auth_users: {prometheus: hash}\n")
 	e := &Exporter{Site: new(site.Site), Pinging: func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
@@ -137,7 +137,7 @@ func TestPingerReadsNoMore(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	asks, err := askerOf(&rdmaping.Config{ClientFile: file(t, "client.yml", "follow_redirects: false\n")})
+	asks, err := askerOf(file(t, "client.yml", "follow_redirects: false\n"), true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,9 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 	if was := r.current().Config.File; err == nil && c.File == "" && was != "" {
 		err = vanished(was)
 	}
+	if err == nil { // before anything is changed
+		err = r.pinger.Check(c.RDMAPing)
+	}
 	if err == nil {
 		err = r.prober.Apply(c.Probes)
 	}

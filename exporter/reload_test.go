@@ -55,7 +55,7 @@ func TestReload(t *testing.T) {
 	contains(t, body, "stays in force", file+`:1: compute_ports: "<b>"`, file+`:2: unknown key "other"`)
 	metrics("gpufabric_exporter_config_last_reload_successful 0\n", "gpufabric_node_compute_ports_expected 3\n")
 	_, page, _ := p.Get("/")
-	contains(t, page, "The last reload failed", "fabric.yml:1: compute_ports: &#34;&lt;b&gt;&#34;", ">3<")
+	contains(t, page, "last read with errors", "fabric.yml:1: compute_ports: &#34;&lt;b&gt;&#34;", ">3<")
 	lacks(t, page, "<b>")
 
 	write("expected: {compute_ports: 4}\n")

@@ -21,6 +21,7 @@ import (
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes/prober"
+	"gpufabric_exporter/rdmaping/pinger"
 )
 
 type output = commandtest.Output
@@ -30,6 +31,7 @@ type options struct {
 	Stdout, Stderr io.Writer
 	OnListen       func([]net.Addr)
 	Probing        *prober.Platform
+	Pinging        pinger.Start
 
 	site site.Site
 }
@@ -37,7 +39,7 @@ type options struct {
 // run runs the command serve, or another of this package.
 func run(ctx context.Context, args []string, o options) int {
 	s, log := &o.site, new(logging.Flags)
-	e := &Exporter{Site: s, Log: log, OnListen: o.OnListen, Probing: o.Probing}
+	e := &Exporter{Site: s, Log: log, OnListen: o.OnListen, Probing: o.Probing, Pinging: o.Pinging}
 	line := command.Line{
 		Groups:   []command.Group{&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs},
 		Commands: []*command.Command{e.Command()},

@@ -158,6 +158,8 @@ The exporter and all commands that look at a node read ` + "`" + DefaultFile + "
     gpufabric_exporter --config.check          # every error in the file, with its line; exit code 3
     systemctl reload gpufabric_exporter        # or SIGHUP, or POST /-/reload
 
+The check reads the files of probes, of RDMA ping and of ` + "`--web.config.file`" + `, too. Give it the options of the service: what is in the latter decides what RDMA ping needs.
+
 If a reloaded file has errors or is missing, the previous configuration stays in force, and ` + "`gpufabric_exporter_config_last_reload_successful`" + ` is 0.
 
 ## Types
