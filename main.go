@@ -292,5 +292,5 @@ func startPinger(ctx context.Context, library string, log *slog.Logger) (pinger.
 // servePinger is that process. It stands back for nobody: what it measures is how long things take.
 func servePinger(ctx context.Context) error {
 	dropLoaded()
-	return worker.TaskChild(ctx, "gpufabric_ping", worker.Limits{OpenFiles: 256}, verbs.NewServer().Handle)
+	return worker.TaskChild(ctx, "gpufabric_ping", worker.Limits{OpenFiles: 256, Private: true}, verbs.NewServer().Handle)
 }

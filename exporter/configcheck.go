@@ -66,7 +66,7 @@ func (e *Exporter) checkedFiles(w io.Writer) error {
 	if ping := c.RDMAPing; ping != nil && e.Pinging == nil {
 		tell("", errNoPing)
 	} else if ping != nil {
-		_, err := pingClient(ping, e.Web.ConfigFile)
+		_, err := askerOf(ping, e.Web.ConfigFile)
 		tell(ping.ClientFile, err)
 	}
 	return errors.Join(errs...)

@@ -21,15 +21,21 @@ import (
 // maxClientFile bounds the files of clients and servers, and those of passwords that they name.
 const maxClientFile = 1 << 20
 
-// pingClient returns what asks peers. Its errors are all reasons not to ping as the configuration says, with this file
-// of --web.config.file. It reads files, and may hang.
-func pingClient(c *rdmaping.Config, web string) (*http.Client, error) {
+// asker asks peers.
+type asker struct {
+	client *http.Client
+	file   string // what the client file has; it may change while the configuration does not
+}
+
+// askerOf returns what asks peers. Its errors are all reasons not to ping as the configuration says, with this file of
+// --web.config.file. It reads files, and may hang.
+func askerOf(c *rdmaping.Config, web string) (asker, error) {
 	var open error
 	if encrypted, guarded := secures(web); !c.Plain && !encrypted && !guarded {
 		open = errors.New("rdma_ping: peers would be told over plain HTTP, to everyone who asks, where this node answers: " +
 			"set TLS or authentication in --web.config.file, or plain: true")
 	}
-	asks, err := askerOf(c.ClientFile, c.Plain || c.Scheme == "https")
+	asks, err := readAsker(c.ClientFile, c.Plain || c.Scheme == "https")
 	if err != nil {
 		err = fmt.Errorf("rdma_ping.client_file: %w", err)
 	}
@@ -52,21 +58,21 @@ func secures(file string) (encrypted, guarded bool) {
 	return all.TLS.IsEnabled(), len(all.Users) > 0
 }
 
-// askerOf asks peers as a file says, which has the form of http_config of Prometheus; without one as everyone. Without
+// readAsker returns what asks peers as a file says, which has the form of http_config of Prometheus; without one as everyone. Without
 // clear, credentials would be sent over plain HTTP. Errors name the file.
-func askerOf(file string, clear bool) (*http.Client, error) {
+func readAsker(file string, clear bool) (asker, error) {
 	if file == "" {
-		return exchange.Client(nil), nil
+		return asker{client: exchange.Client(nil)}, nil
 	}
 	text, err := files.Read(file, maxClientFile)
 	if err != nil {
-		return nil, err
+		return asker{}, err
 	}
 	transport, err := transportOf(text, filepath.Dir(file), clear)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return asker{}, fmt.Errorf("%s: %w", file, err)
 	}
-	return exchange.Client(transport), nil
+	return asker{exchange.Client(transport), string(text)}, nil
 }
 
 func transportOf(text []byte, dir string, clear bool) (http.RoundTripper, error) {

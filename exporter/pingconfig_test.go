@@ -188,7 +188,7 @@ func TestFilesOfSecretsAreNotQuoted(t *testing.T) {
 		{"basic_auth: {username: a, password: b}\nbearer_token: hunter2\n", "at most one of basic_auth"},
 	} {
 		name := file(t, "client.yml", c.text)
-		_, err := askerOf(name, true)
+		_, err := readAsker(name, true)
 		if err == nil || !strings.HasPrefix(err.Error(), name+": ") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%q: %v", c.text, err)
 		}

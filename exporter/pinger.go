@@ -27,13 +27,14 @@ type hostPinger struct {
 	ctx     context.Context
 	options pinger.Options // Config and Client are set with each configuration
 	web     string         // the file of --web.config.file
-	reading errand.Errand[*http.Client]
+	reading errand.Errand[asker]
 	log     *slog.Logger
 
 	change sync.Mutex // held while one Pinger ends and another begins
 
 	mu      sync.Mutex
 	config  *rdmaping.Config
+	client  string         // what the client file had
 	running *pinger.Pinger // nil: off
 	stop    func()
 }
@@ -88,18 +89,18 @@ func (p *hostPinger) Check(c *rdmaping.Config) error {
 	return err
 }
 
-// asker asks peers as the configuration says; nil where none is pinged.
-func (p *hostPinger) asker(c *rdmaping.Config) (*http.Client, error) {
+// asker asks peers as the configuration says; zero where none is pinged.
+func (p *hostPinger) asker(c *rdmaping.Config) (asker, error) {
 	switch {
 	case c == nil:
-		return nil, nil
+		return asker{}, nil
 	case p == nil:
-		return nil, errNoPing
+		return asker{}, errNoPing
 	}
-	return p.reading.Run(p.ctx, patience, func() (*http.Client, error) { return pingClient(c, p.web) })
+	return p.reading.Run(p.ctx, patience, func() (asker, error) { return askerOf(c, p.web) })
 }
 
-// Apply starts and stops pings according to the configuration. Without a change they go on.
+// Apply starts and stops pings according to the configuration. Without a change of it and of the client file they go on.
 func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	asks, err := p.asker(c)
 	if p == nil || err != nil {
@@ -107,7 +108,7 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	}
 	p.change.Lock()
 	defer p.change.Unlock()
-	if p.running != nil && c != nil && reflect.DeepEqual(*p.config, *c) {
+	if p.running != nil && c != nil && p.client == asks.file && reflect.DeepEqual(*p.config, *c) {
 		return nil
 	}
 	o := p.options
@@ -115,7 +116,7 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	if c == nil {
 		return nil
 	}
-	o.Config, o.Client = *c, asks
+	o.Config, o.Client = *c, asks.client
 	ctx, cancel := context.WithCancel(p.ctx)
 	runs, done := pinger.New(o), make(chan struct{})
 	go func() {
@@ -124,7 +125,7 @@ func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.config, p.running = c, runs
+	p.config, p.client, p.running = c, asks.file, runs
 	p.stop = func() {
 		cancel()
 		select {

@@ -96,6 +96,35 @@ func TestPingerNeedsProtection(t *testing.T) {
 	}
 }
 
+// TestPingerTakesClient begins anew with what the client file has by now, and goes on where it has the same.
+func TestPingerTakesClient(t *testing.T) {
+	on := rdmaping.DefaultConfig()
+	on.Plain, on.ClientFile = true, file(t, "client.yml", "bearer_token: old\n")
+	e := &Exporter{Site: new(site.Site), Pinging: func(context.Context, string, *slog.Logger) (pinger.Worker, error) {
+		return nil, errors.New("no library")
+	}}
+	p := e.pinger(t.Context(), Node{}, &wanting{}, slog.New(slog.DiscardHandler))
+	defer p.Close()
+	apply := func() *pinger.Pinger {
+		again := on
+		if err := p.Apply(&again); err != nil {
+			t.Fatal(err)
+		}
+		runs, _ := p.current()
+		return runs
+	}
+	first := apply()
+	if apply() != first {
+		t.Error("it begins anew without a change")
+	}
+	if err := os.WriteFile(on.ClientFile, []byte("bearer_token: new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if apply() == first {
+		t.Error("it goes on with the old token")
+	}
+}
+
 // TestPingerLosesProtection tells nobody any more where rails answer, when the web configuration loses its passwords.
 func TestPingerLosesProtection(t *testing.T) {
 	on := rdmaping.DefaultConfig()
@@ -137,11 +166,11 @@ func TestPingerReadsNoMore(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	asks, err := askerOf(file(t, "client.yml", "follow_redirects: false\n"), true)
+	asks, err := readAsker(file(t, "client.yml", "follow_redirects: false\n"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = exchange.Ask(t.Context(), asks, "http", strings.TrimPrefix(s.URL, "http://"))
+	_, err = exchange.Ask(t.Context(), asks.client, "http", strings.TrimPrefix(s.URL, "http://"))
 	if err == nil || !strings.Contains(err.Error(), "bytes of a peer") {
 		t.Error(err)
 	}

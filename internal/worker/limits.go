@@ -20,6 +20,7 @@ type Limits struct {
 	OpenFiles    uint64        // RLIMIT_NOFILE; 0: as inherited
 	AddressSpace uint64        // RLIMIT_AS in bytes; 0: as inherited. CUDA reserves far more than it uses
 	CPU          time.Duration // RLIMIT_CPU, rounded up to seconds: of all threads, then SIGKILL; 0: as inherited
+	Private      bool          // no other process of its user gets at its memory and descriptors; see Undumpable
 }
 
 // apply sets the limits of this process as far as it can, and says what it could not.

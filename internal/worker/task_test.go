@@ -27,6 +27,8 @@ func asTask(kind string) int {
 	case "serve":
 	case "limited":
 		limits = Limits{Niceness: 10, OpenFiles: 64, AddressSpace: 1 << 46, CPU: 700 * time.Millisecond}
+	case "private":
+		limits = Limits{Private: true}
 	case "cannot be limited": // because it cannot open a file
 		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{})
 	case "closes all pipes":
@@ -84,6 +86,9 @@ func handleTaskForTest(ctx context.Context, request []byte) ([]byte, error) {
 			fmt.Fprintln(&b, l.Cur, l.Max)
 		}
 		return []byte(b.String()), nil
+	case "dumpable":
+		n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+		return []byte(strconv.Itoa(n)), err
 	case "grandchild": // in the same group, with all pipes
 		cmd := exec.Command("/bin/sleep", "600")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -132,6 +137,15 @@ func startTest(t *testing.T, kind string, change func(*Options)) *Task {
 		}
 	})
 	return task
+}
+
+// TestPrivate keeps other processes of the user out of a task that wants it.
+func TestPrivate(t *testing.T) {
+	for kind, want := range map[string]string{"serve": "1", "private": "0"} {
+		if got, err := startTest(t, kind, nil).Call(t.Context(), []byte("dumpable")); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", kind, got, err)
+		}
+	}
 }
 
 func callTask(t *testing.T, task *Task, request, want string) {

@@ -87,8 +87,9 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	}
 	p.seen, p.owns = list, owns
 	pl.rails = nil
-	for i, own := range owns {
-		one := planned{Own: own, excess: i >= rdmaping.MaxRails, self: p.selfOf(own.Rail, list)}
+	beyond := excess(owns)
+	for _, own := range owns {
+		one := planned{Own: own, excess: beyond[own.Device], self: p.selfOf(own.Rail, list)}
 		one.Library = p.o.Config.Library
 		if !own.Moved && !one.excess {
 			one.peers = peers.Choose(one.self, others, p.o.Config.Peers)

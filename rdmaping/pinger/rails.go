@@ -23,6 +23,7 @@ type Own struct {
 	GID     rdmaping.GID // that the settings choose; zero: not known
 	RoCE    int          // version that it is for; 0: not known, or InfiniBand
 	ClassBy string       // who sets the traffic class
+	Card    string       // PCI address of its NIC without the function; empty: not known
 	Moved   bool         // a pod has the device
 	Down    bool         // the port is known not to be active
 	LID     int          // of InfiniBand; 0: not known
@@ -34,7 +35,7 @@ type Own struct {
 
 // differs reports whether a rail that was opened as o is to be opened anew. What is not known any more is no change.
 func (o Own) differs(now Own) bool {
-	now.LID, now.MTU = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU)
+	now.LID, now.MTU, now.Card = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU), o.Card
 	if now.Unread || now.Unfit {
 		now.GIDIndex, now.GID, now.RoCE, now.Unread, now.Unfit = o.GIDIndex, o.GID, o.RoCE, o.Unread, o.Unfit
 	}
@@ -69,6 +70,24 @@ func Rails(n *fabric.Node, device string) ([]Own, error) {
 	return rails, nil
 }
 
+// excess are the rails beyond rdmaping.MaxRails: second ports of a card before first ones, so that no card is left out.
+func excess(owns []Own) map[string]bool {
+	cards, first, second := map[string]bool{}, []string{}, []string{}
+	for _, own := range owns {
+		if own.Card != "" && cards[own.Card] {
+			second = append(second, own.Device)
+			continue
+		}
+		cards[own.Card] = true
+		first = append(first, own.Device)
+	}
+	all, left := append(first, second...), map[string]bool{}
+	for _, device := range all[min(len(all), rdmaping.MaxRails):] {
+		left[device] = true
+	}
+	return left
+}
+
 // ErrNoRole means that there are devices, and that none of their ports is for training.
 var ErrNoRole = errors.New("expected an RDMA device with the role compute")
 
@@ -99,6 +118,7 @@ func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 		Open: rdmaping.Open{Device: h.Name, Port: p.Number}, Rail: number, ClassBy: "NCCL's default",
 		Moved: h.Moved || p.NetDevMoved(), Down: p.Down(), LID: p.LID.Or(0), Unread: p.GIDs.Entries.State == fabric.Unknown,
 	}
+	o.Card, _, _ = strings.Cut(h.PCI.Or(""), ".")
 	if d := n.NetDev(p.NetDev.Or("")); d != nil {
 		o.MTU = d.MTU.Or(0)
 	}

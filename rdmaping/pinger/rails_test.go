@@ -42,6 +42,28 @@ func TestTrafficClass(t *testing.T) {
 	}
 }
 
+// TestExcess leaves no card out: of cards with two ports each, the second ones are too many.
+func TestExcess(t *testing.T) {
+	var two, one []Own
+	for i := range 16 {
+		device := fmt.Sprintf("mlx5_%d", i)
+		two = append(two, Own{Open: rdmaping.Open{Device: device}, Card: fmt.Sprintf("0000:%02x:00", i/2)})
+		one = append(one, Own{Open: rdmaping.Open{Device: device}})
+	}
+	for i := range 16 {
+		device := fmt.Sprintf("mlx5_%d", i)
+		if got := excess(two)[device]; got != (i%2 == 1) {
+			t.Errorf("%s of two ports: %v", device, got)
+		}
+		if got := excess(one)[device]; got != (i >= 8) {
+			t.Errorf("%s, of which no card is known: %v", device, got)
+		}
+	}
+	if got := excess(two[:8]); len(got) > 0 {
+		t.Errorf("of eight: %v", got)
+	}
+}
+
 // TestPortChanges opens a rail anew when its port is not what it was opened with. What is not known is no change.
 func TestPortChanges(t *testing.T) {
 	w := newWorld(t, 4)
