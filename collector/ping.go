@@ -37,7 +37,7 @@ var (
 	pingTargetErrors = pingRow("target_errors", Gauge, "", nil,
 		"Number of sources of targets that cannot be read, or of which entries are left out, and 1 more where no target is this node; the log has the reasons.")
 	pingUntold = pingRow("targets_without_rails", Gauge, "", nil,
-		"Number of targets that rails of this node chose as peers and whose exporter answers, or refuses the connection, and tells no rails; the log has the reasons. Those that cannot be reached, have just begun, or are in maintenance are not among them.")
+		"Number of targets that rails of this node chose as peers and whose exporter answers and tells no rails; the log has the reasons. Those that do not run, cannot be reached, have just begun, or are in maintenance are not among them.")
 	pingStarts = pingRow("worker_starts_total", Counter, "", nil,
 		"Number of starts of the process that sends the messages, since the exporter started.")
 	pingUncovered = pingRow("uncovered", Gauge, "", []string{"device", "port", "reason"},

@@ -33,7 +33,7 @@ func askerOf(c *rdmaping.Config, web string) (asker, error) {
 	var open error
 	if encrypted, guarded := secures(web); !c.Plain && !encrypted && !guarded {
 		open = errors.New("rdma_ping: peers would be told over plain HTTP, to everyone who asks, where this node answers: " +
-			"set TLS or authentication in --web.config.file, or plain: true")
+			"set TLS or authentication in --web.config.file, or plain: true (--config.check needs the --web.config.file of the service)")
 	}
 	asks, err := readAsker(c.ClientFile, c.Plain || c.Scheme == "https")
 	if err != nil {
@@ -58,8 +58,8 @@ func secures(file string) (encrypted, guarded bool) {
 	return all.TLS.IsEnabled(), len(all.Users) > 0
 }
 
-// readAsker returns what asks peers as a file says, which has the form of http_config of Prometheus; without one as everyone. Without
-// clear, credentials would be sent over plain HTTP. Errors name the file.
+// readAsker returns what asks peers as a file says, which has the form of http_config of Prometheus; without one as
+// everyone. Without clear, credentials would be sent over plain HTTP. Errors name the file.
 func readAsker(file string, clear bool) (asker, error) {
 	if file == "" {
 		return asker{client: exchange.Client(nil)}, nil

@@ -51,7 +51,7 @@ func (e *Exporter) pinger(ctx context.Context, n Node, ob site.Observer, log *sl
 	return &hostPinger{
 		ctx: ctx, log: log, web: e.Web.ConfigFile, stop: func() {},
 		options: pinger.Options{
-			Start: namingLibrary(e.Pinging), Log: log, Maintenance: maintenance, Host: ownNames,
+			Start: namingLibrary(pinger.Sole(e.Pinging)), Log: log, Maintenance: maintenance, Host: ownNames,
 			Observe: func(ctx context.Context) *fabric.Node { return ob.Observe(ctx, pinger.Wants) },
 		},
 	}

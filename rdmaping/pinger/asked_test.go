@@ -86,7 +86,7 @@ func TestUntold(t *testing.T) {
 		}
 	}
 	w.refuses["n1:1"], w.refuses["n2:1"], w.ended["n3:1"], w.dead["n4:1"] = true, true, true, true
-	w.run(2*time.Minute, untold(3), func(*Pinger) { clear(w.refuses); clear(w.dead) }, untold(1))
+	w.run(2*time.Minute, untold(2), func(*Pinger) { clear(w.refuses); clear(w.dead) }, untold(0))
 	var warned []string
 	for line := range strings.Lines(w.log.String()) {
 		if strings.Contains(line, "level=WARN") {

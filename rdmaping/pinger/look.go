@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"gpufabric_exporter/internal/errand"
@@ -348,10 +349,10 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// untold is the number of peers that answer, or refuse the connection, and tell no rails.
+// untold is the number of peers whose exporters answer and tell no rails. One that does not run is told as such.
 func (p *Pinger) untold() (n int) {
 	for _, t := range p.told {
-		if t.refused > 0 {
+		if t.refused > 0 && t.reason != syscall.ECONNREFUSED.Error() {
 			n++
 		}
 	}

@@ -67,7 +67,6 @@ type Pinger struct {
 
 	// of the goroutine that sends
 	worker  Worker
-	stays   Worker    // one that was ended, and that the kernel has not released
 	retry   time.Time // when a worker that failed is started again
 	starts  int
 	why     string // what was last logged of it
@@ -192,16 +191,11 @@ func (p *Pinger) round(ctx context.Context) {
 	p.publish(&pl)
 }
 
-// begin starts the worker, unless it failed a short while ago, or the one before hangs in a driver, as this one would.
+// begin starts the worker, unless it failed a short while ago.
 func (p *Pinger) begin(ctx context.Context) bool {
 	if time.Now().Before(p.retry) {
 		return false
 	}
-	if p.stays != nil && p.stays.Close() != nil {
-		p.retry = time.Now().Add(lookEvery)
-		return false
-	}
-	p.stays = nil
 	w, err := p.o.Start(ctx, p.o.Config.Library, p.o.Log)
 	if err != nil {
 		p.failed("RDMA ping cannot begin", err)
@@ -226,8 +220,7 @@ func (p *Pinger) failed(what string, err error) {
 func (p *Pinger) end() {
 	if p.worker != nil {
 		if err := p.worker.Close(); err != nil {
-			p.o.Log.Warn("the worker of RDMA ping did not exit, and no other one is started before it has", "err", err)
-			p.stays = p.worker
+			p.o.Log.Warn("the worker of RDMA ping did not exit", "err", err)
 		}
 		p.worker = nil
 	}

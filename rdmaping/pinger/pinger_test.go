@@ -120,7 +120,10 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // worker answers for a process that has libibverbs.
-type worker struct{ w *world }
+type worker struct {
+	w   *world
+	end *sync.Once // it can be closed again
+}
 
 func (k worker) Close() error {
 	k.w.Lock()
@@ -128,7 +131,7 @@ func (k worker) Close() error {
 	if k.w.held {
 		return errors.New("the kernel has not released it")
 	}
-	k.w.closed++
+	k.end.Do(func() { k.w.closed++ })
 	return nil
 }
 
@@ -197,13 +200,13 @@ func (w *world) run(lasts time.Duration, steps ...func(p *Pinger)) rdmaping.Stat
 				defer w.Unlock()
 				return w.paused, nil
 			},
-			Start: func(context.Context, string, *slog.Logger) (Worker, error) {
+			Start: Sole(func(context.Context, string, *slog.Logger) (Worker, error) {
 				w.Lock()
 				defer w.Unlock()
 				w.started++
 				w.crash = false
-				return worker{w}, nil
-			},
+				return worker{w, new(sync.Once)}, nil
+			}),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

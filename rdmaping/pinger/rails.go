@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"syscall"
 
 	"gpufabric_exporter/internal/fabric"
@@ -154,6 +155,28 @@ type Worker interface {
 
 // Start starts a Worker that loads the library; empty: the one that the loader finds.
 type Start func(ctx context.Context, library string, log *slog.Logger) (Worker, error)
+
+// Sole returns a Start that starts no Worker beside one that the kernel has not released: that hangs in a driver, as the
+// next one would.
+func Sole(start Start) Start {
+	var mu sync.Mutex
+	var last Worker
+	return func(ctx context.Context, library string, log *slog.Logger) (Worker, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if last != nil {
+			if err := last.Close(); err != nil {
+				return nil, fmt.Errorf("the process before still exists: %w", err)
+			}
+			last = nil
+		}
+		w, err := start(ctx, library, log)
+		if err == nil {
+			last = w
+		}
+		return w, err
+	}
+}
 
 // Session asks a Worker.
 type Session struct{ Worker }
