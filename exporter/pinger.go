@@ -100,7 +100,8 @@ func (p *hostPinger) asker(c *rdmaping.Config) (asker, error) {
 	return p.reading.Run(p.ctx, patience, func() (asker, error) { return askerOf(c, p.web) })
 }
 
-// Apply starts and stops pings according to the configuration. Without a change of it and of the client file they go on.
+// Apply starts and stops pings according to the configuration. Without a change of it and of the client file they go
+// on.
 func (p *hostPinger) Apply(c *rdmaping.Config) error {
 	asks, err := p.asker(c)
 	if p == nil || err != nil {

@@ -29,7 +29,8 @@
 //   - Ranks keep CAP_IPC_LOCK where RLIMIT_MEMLOCK cannot be lifted (Options.PinsMemory), and no other capability.
 //   - There is no seccomp filter: the system calls of CUDA and NCCL change with each release, and a filter that
 //     kills a rank would be a false alarm.
-//   - The exporter, the worker for NVML and that of RDMA ping are not dumpable. Ranks are, because NCCL's plugins access the memory
+//   - The exporter, the worker for NVML and that of RDMA ping are not dumpable. Ranks are,
+//     because NCCL's plugins access the memory
 //     of other ranks of the same user.
 //
 // # Shared memory

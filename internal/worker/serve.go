@@ -44,9 +44,9 @@ func Child(ctx context.Context, name string, handle Handler) error {
 	return serve(ctx, handle)
 }
 
-// TaskChild is Child for a Task, which stays dumpable unless Limits are Private: tasks of one user may have to reach
-// into each other's memory or take descriptors from each other (process_vm_readv, pidfd_getfd). If a limit cannot be set
-// nothing is handled, and each request is refused with the reason.
+// TaskChild is Child for a Task, which stays dumpable unless Limits are Private: tasks of one user may have to
+// reach into each other's memory or take descriptors from each other (process_vm_readv, pidfd_getfd). If a
+// limit cannot be set nothing is handled, and each request is refused with the reason.
 func TaskChild(ctx context.Context, name string, limits Limits, handle Handler) error {
 	if err := prepare(name, requestsFD, repliesFD, logFD); err != nil {
 		return err

@@ -156,8 +156,8 @@ type Worker interface {
 // Start starts a Worker that loads the library; empty: the one that the loader finds.
 type Start func(ctx context.Context, library string, log *slog.Logger) (Worker, error)
 
-// Sole returns a Start that starts no Worker beside one that the kernel has not released: that hangs in a driver, as the
-// next one would.
+// Sole returns a Start that starts no Worker beside one that the kernel has not released: that hangs in a driver,
+// as the next one would.
 func Sole(start Start) Start {
 	var mu sync.Mutex
 	var last Worker

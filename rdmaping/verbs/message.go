@@ -11,9 +11,9 @@ import (
 	"gpufabric_exporter/rdmaping"
 )
 
-// A message is 64 bytes or more, big-endian: magic (8), kind (1), 1 where times of the NIC are wanted (1), 1 where people
-// ask (1), zero (1), flow label (4), key of the one that is asked (8), number that the asker draws (8), its Q_Key (4),
-// zero (4), time in the host that answers (8, nanoseconds), zero.
+// A message is 64 bytes or more, big-endian: magic (8), kind (1), 1 where times of the NIC are wanted (1), 1 where
+// people ask (1), zero (1), flow label (4), key of the one that is asked (8), number that the asker draws (8), its
+// Q_Key (4), zero (4), time in the host that answers (8, nanoseconds), zero.
 type message struct {
 	kind   byte
 	timed  bool
