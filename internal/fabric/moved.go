@@ -29,18 +29,32 @@ func (n *Node) MayBeElsewhere(address string) bool {
 // training: likely are those near a GPU, or all where none is, and those of which the site says so; virtual
 // functions and subfunctions are not counted, as on the host.
 func (n *Node) MovedCompute() (likely, all int) {
+	near, every := n.movedCompute()
+	return len(near), len(every)
+}
+
+// LikelyMoved returns the devices that MovedCompute counts as likely, in the order of devices.
+func (n *Node) LikelyMoved() []*HCA {
+	likely, _ := n.movedCompute()
+	return likely
+}
+
+func (n *Node) movedCompute() (likely, all []*HCA) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		role, said := n.Policy.RoleOf(h.Name)
-		if !h.Moved || len(h.Ports) > 0 || h.Restricted.Or(false) || h.Lent() || said && role != RoleCompute {
+		if !h.Moved || len(h.Ports) > 0 || h.Restricted.Or(false) || h.Lent() {
 			continue
 		}
-		all++
+		role, said := n.Policy.RoleOf(h.Name)
+		if said && role != RoleCompute {
+			continue
+		}
+		all = append(all, h)
 		if f := n.PCI.NIC(h.Name); said || f != nil && n.nearGPU(f) {
-			likely++
+			likely = append(likely, h)
 		}
 	}
-	if likely == 0 {
+	if len(likely) == 0 {
 		likely = all
 	}
 	return likely, all

@@ -55,7 +55,7 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	if err != nil {
 		owns, errs = p.owns, append(errs, err)
 	} else {
-		p.keepNumbers(owns, n.HCAs)
+		p.keepNumbers(owns, n)
 	}
 	names, err := p.ownNames(ctx, list)
 	if err != nil {
@@ -123,10 +123,13 @@ func (p *Pinger) ownNames(ctx context.Context, list []peers.Target) ([]string, e
 
 // keepNumbers gives rails the numbers that their devices had while another device is gone, because they say which leaf
 // a rail is connected to. A new device, or another role, has them counted anew, as a restart has.
-func (p *Pinger) keepNumbers(owns []Own, here []fabric.HCA) {
+func (p *Pinger) keepNumbers(owns []Own, n *fabric.Node) {
 	gone, added := false, false
 	for device := range p.numbers {
-		gone = gone || !slices.ContainsFunc(here, func(h fabric.HCA) bool { return h.Name == device })
+		gone = gone || n.HCA(device) == nil
+	}
+	for _, device := range p.unseen {
+		gone = gone || n.HCA(device) == nil
 	}
 	for _, own := range owns {
 		_, known := p.numbers[own.Device]
@@ -138,9 +141,12 @@ func (p *Pinger) keepNumbers(owns []Own, here []fabric.HCA) {
 		}
 		return
 	}
-	p.numbers = map[string]int{}
+	p.numbers, p.unseen = map[string]int{}, nil
 	for _, own := range owns {
 		p.numbers[own.Device] = own.Rail
+	}
+	for _, h := range n.LikelyMoved() {
+		p.unseen = append(p.unseen, h.Name)
 	}
 }
 
@@ -369,8 +375,13 @@ func (p *Pinger) endOf(address string, own *Own, silent bool) (end *rdmaping.End
 	}
 	t.silent = t.silent || silent
 	at := slices.IndexFunc(t.ends, func(e rdmaping.Endpoint) bool { return e.Rail == own.Rail })
-	otherwise := func(e rdmaping.Endpoint) bool { return e.Device == own.Device && e.Rail != own.Rail }
-	if at < 0 || slices.ContainsFunc(t.ends, otherwise) { // of another make, or one lacks a device: which is in doubt
+	if at < 0 {
+		return nil, *t
+	}
+	// of another make, or either lacks a device: which one is connected to the same leaf is in doubt
+	there := func(e rdmaping.Endpoint) bool { return e.Device == own.Device && e.Rail != own.Rail }
+	here := func(r planned) bool { return r.Device == t.ends[at].Device && r.Rail != own.Rail }
+	if slices.ContainsFunc(t.ends, there) || slices.ContainsFunc(p.plan.rails, here) {
 		return nil, *t
 	}
 	return &t.ends[at], *t

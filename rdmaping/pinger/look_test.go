@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -217,6 +218,8 @@ func TestNumbers(t *testing.T) {
 	})
 	storage := nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2")
 	storage.HCAs[0].Ports[0].Role = known(fabric.RoleStorage)
+	taken := nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2")
+	taken.HCAs[0].Moved, taken.HCAs[0].Ports, taken.Policy = true, nil, &fabric.Policy{}
 	for _, c := range []struct {
 		name string
 		node *fabric.Node
@@ -230,6 +233,9 @@ func TestNumbers(t *testing.T) {
 		{"and another one is new", nodeOf("10.0.0.1", "mlx5_0", "mlx5_2", "mlx5_3"), "mlx5_0 0 l0, mlx5_2 1 l1, mlx5_3 2 l2, "},
 		{"all are back", nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2"), "mlx5_0 0 l0, mlx5_1 1 l1, mlx5_2 2 l2, "},
 		{"another role", storage, "mlx5_1 0 l0, mlx5_2 1 l1, "},
+		{"a pod has one, as at a restart", taken, "mlx5_1 1 l1, mlx5_2 2 l2, "},
+		{"and it is gone", nodeOf("10.0.0.1", "mlx5_1", "mlx5_2"), "mlx5_1 1 l1, mlx5_2 2 l2, "},
+		{"it comes back", nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2"), "mlx5_0 0 l0, mlx5_1 1 l1, mlx5_2 2 l2, "},
 	} {
 		node = c.node
 		p.look(t.Context())
@@ -243,16 +249,27 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestDevices is peers of another make, or that lack a device: mlx5_1 has another number there. Where rails are apart,
-// neither that one nor the one of the same number need be reached, so none is asked; a name that they lack is in no doubt.
+// TestDevices is peers of another make, or that lack a device. Where rails are apart, neither a device of the same name
+// nor one of the same number need be reached if the other differs, so none is asked. That only one of the two has the
+// other's device is as doubtful; names that neither has are in no doubt.
 func TestDevices(t *testing.T) {
-	w := newWorld(t, 4)
-	w.devices = []string{"mlx5_1", "mlx5_3"}
-	w.lose = func(a rdmaping.Ask) bool { return a.Device == "mlx5_1" && (a.To.Device != "mlx5_1" || a.To.Rail != 1) }
-	for _, r := range w.run(20 * time.Second).Rails {
-		sent, n := lost(r)
-		if doubt := r.Device == "mlx5_1"; n > 0 || r.Loop.Lost > 0 || (sent == 0) != doubt || (r.Uncovered == rdmaping.UncoveredAlone) != doubt {
-			t.Errorf("%s lost %d of %d, and %d by loopback: %s", r.Device, n, sent, r.Loop.Lost, r.Uncovered)
+	for _, c := range []struct {
+		name  string
+		peers []string
+		alone []string
+	}{
+		{"lack the first one", []string{"mlx5_1", "mlx5_3"}, []string{"mlx5_0", "mlx5_1"}},
+		{"have one before", []string{"mlx5_3", "mlx5_0"}, []string{"mlx5_0", "mlx5_1"}},
+		{"other names", []string{"mlx5_2", "mlx5_3"}, nil},
+		{"one other name", []string{"mlx5_0", "mlx5_3"}, nil},
+	} {
+		w := newWorld(t, 4)
+		w.devices = c.peers
+		for _, r := range w.run(20 * time.Second).Rails {
+			sent, _ := lost(r)
+			if doubt := slices.Contains(c.alone, r.Device); (sent == 0) != doubt || (r.Uncovered == rdmaping.UncoveredAlone) != doubt {
+				t.Errorf("%s: %s sent %d: %s", c.name, r.Device, sent, r.Uncovered)
+			}
 		}
 	}
 }

@@ -78,6 +78,7 @@ type Pinger struct {
 	seen    []peers.Target
 	owns    []Own
 	numbers map[string]int  // of rails by device, also of those that are gone
+	unseen  []string        // devices that pods had before: they have numbers, and no rails
 	trouble map[string]bool // as of the last look
 	missing bool            // this node is not among the targets
 	names   []string        // of this node; nil: not known yet

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,24 +52,42 @@ func (o Own) differs(now Own) bool {
 func Rails(n *fabric.Node, device string) ([]Own, error) {
 	var rails []Own
 	number := 0
-	for h, p := range n.Ports {
-		compute := p.Serves(fabric.RoleCompute)
-		first := len(rails) == 0 || rails[len(rails)-1].Device != h.Name
-		switch {
-		case h.Restricted.Or(false):
-		case first && (device == h.Name || device == "" && compute):
-			rails = append(rails, settings(n, h, p, min(number, rdmaping.MaxRail)))
-		case !first && compute && rails[len(rails)-1].Down && !p.Down(): // those before have no link
-			rails[len(rails)-1] = settings(n, h, p, min(number, rdmaping.MaxRail))
-		}
-		if compute {
+	moved := n.LikelyMoved()
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if slices.Contains(moved, h) { // its ports were never seen; others have a number for it
 			number++
 		}
+		port, before, compute := pick(h, device)
+		if port != nil && !h.Restricted.Or(false) {
+			rails = append(rails, settings(n, h, port, min(number+before, rdmaping.MaxRail)))
+		}
+		number += compute
 	}
 	if len(rails) == 0 {
 		return nil, noRails(n, device)
 	}
 	return rails, nil
+}
+
+// pick chooses the port of a device that pings, if any. It returns how many compute ports are before it, and how many
+// there are.
+func pick(h *fabric.HCA, device string) (chosen *fabric.Port, before, compute int) {
+	for k := range h.Ports {
+		p := &h.Ports[k]
+		serves := p.Serves(fabric.RoleCompute)
+		take := serves && chosen != nil && chosen.Down() && !p.Down() // those before have no link
+		if chosen == nil {
+			take = device == h.Name || device == "" && serves
+		}
+		if take {
+			chosen, before = p, compute
+		}
+		if serves {
+			compute++
+		}
+	}
+	return chosen, before, compute
 }
 
 // excess are the rails beyond rdmaping.MaxRails: second ports of a card before first ones, so that no card is left out.

@@ -4,6 +4,7 @@ package pinger
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -192,5 +193,37 @@ func TestPlanes(t *testing.T) {
 	}
 	if want := []string{"mlx5_0/3 is rail 2", "mlx5_1/1 is rail 4", "mlx5_2/1 is rail 6"}; !slices.Equal(got, want) {
 		t.Errorf("%q, expected %q", got, want)
+	}
+}
+
+// TestMovedBefore starts while a pod has a device, so that its ports were never seen: the others have the numbers that
+// they have on nodes where all are here. What is not for training has none.
+func TestMovedBefore(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(n *fabric.Node, h *fabric.HCA)
+		want   string
+	}{
+		{"for training", func(*fabric.Node, *fabric.HCA) {}, "mlx5_1 1, mlx5_2 2, "},
+		{"virtual function", func(_ *fabric.Node, h *fabric.HCA) { h.Function = known(fabric.FunctionVF) }, "mlx5_1 0, mlx5_2 1, "},
+		{"restricted", func(_ *fabric.Node, h *fabric.HCA) { h.Restricted = known(true) }, "mlx5_1 0, mlx5_2 1, "},
+		{"for storage", func(n *fabric.Node, _ *fabric.HCA) {
+			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_0$"), Role: fabric.RoleStorage}}
+		}, "mlx5_1 0, mlx5_2 1, "},
+		{"seen before", func(_ *fabric.Node, h *fabric.HCA) {
+			h.Ports = nodeOf("10.0.0.1", "mlx5_0").HCAs[0].Ports
+		}, "mlx5_0 0, mlx5_1 1, mlx5_2 2, "},
+	} {
+		n := nodeOf("10.0.0.1", "mlx5_0", "mlx5_1", "mlx5_2")
+		n.HCAs[0].Moved, n.HCAs[0].Ports, n.Policy = true, nil, &fabric.Policy{}
+		c.change(n, &n.HCAs[0])
+		rails, err := Rails(n, "")
+		var got strings.Builder
+		for _, r := range rails {
+			fmt.Fprintf(&got, "%s %d, ", r.Device, r.Rail)
+		}
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s: %s, expected %s: %v", c.name, got.String(), c.want, err)
+		}
 	}
 }
