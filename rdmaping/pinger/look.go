@@ -51,10 +51,11 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	cancel()
 	list, errs := p.source.Targets(ctx)
 	pl.targets, pl.leftOut = len(list), len(errs)
-	owns, err := Rails(n, "")
+	owns, err := railsOf(n, "", p.ports)
 	if err != nil {
 		owns, errs = p.owns, append(errs, err)
 	} else {
+		p.keepPorts(owns, n)
 		p.keepNumbers(owns, n)
 	}
 	names, err := p.ownNames(ctx, list)
@@ -119,6 +120,17 @@ func (p *Pinger) ownNames(ctx context.Context, list []peers.Target) ([]string, e
 		return p.names, nil
 	}
 	return now, nil
+}
+
+// keepPorts has devices keep the ports that had a link. Another port has another number, so it has no peers, and it would
+// be opened each time that a link flaps. Only a port before it takes its place: links may come up in any order at boot.
+func (p *Pinger) keepPorts(owns []Own, n *fabric.Node) {
+	for h, port := range n.Ports {
+		same := func(own Own) bool { return own.Device == h.Name && own.Port == port.Number }
+		if port.State.Or("") == fabric.PortActive && slices.ContainsFunc(owns, same) {
+			p.ports[h.Name] = port.Number
+		}
+	}
 }
 
 // keepNumbers gives rails the numbers that their devices had while another device is gone, because they say which leaf

@@ -78,6 +78,7 @@ type Pinger struct {
 	seen    []peers.Target
 	owns    []Own
 	numbers map[string]int  // of rails by device, also of those that are gone
+	ports   map[string]int  // that ping, by device, since they had a link
 	unseen  []string        // devices that pods had before: they have numbers, and no rails
 	trouble map[string]bool // as of the last look
 	missing bool            // this node is not among the targets
@@ -105,6 +106,7 @@ type planned struct {
 func New(o Options) *Pinger {
 	return &Pinger{
 		o: o, told: map[string]*told{}, reasons: map[string]time.Time{}, rails: map[string]*rail{}, judge: newJudge(),
+		ports: map[string]int{},
 		source: peers.Source{
 			Files: o.Config.Files, Names: o.Config.Names, LeafLabel: o.Config.LeafLabel, Lookup: o.Lookup,
 		},

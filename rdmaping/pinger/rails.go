@@ -49,7 +49,10 @@ func (o Own) differs(now Own) bool {
 
 // Rails returns the compute ports of a node, the first one of each device that has a link, or the first one if none
 // has, or that of the device that is named. There may be more of them than rdmaping.MaxRails.
-func Rails(n *fabric.Node, device string) ([]Own, error) {
+func Rails(n *fabric.Node, device string) ([]Own, error) { return railsOf(n, device, nil) }
+
+// railsOf is Rails where devices keep a port, with or without a link, unless one before it has a link.
+func railsOf(n *fabric.Node, device string, kept map[string]int) ([]Own, error) {
 	var rails []Own
 	number := 0
 	moved := n.LikelyMoved()
@@ -58,7 +61,7 @@ func Rails(n *fabric.Node, device string) ([]Own, error) {
 		if slices.Contains(moved, h) { // its ports were never seen; others have a number for it
 			number++
 		}
-		port, before, compute := pick(h, device)
+		port, before, compute := pick(h, device, kept[h.Name])
 		if port != nil && !h.Restricted.Or(false) {
 			rails = append(rails, settings(n, h, port, min(number+before, rdmaping.MaxRail)))
 		}
@@ -72,13 +75,19 @@ func Rails(n *fabric.Node, device string) ([]Own, error) {
 
 // pick chooses the port of a device that pings, if any. It returns how many compute ports are before it, and how many
 // there are.
-func pick(h *fabric.HCA, device string) (chosen *fabric.Port, before, compute int) {
+func pick(h *fabric.HCA, device string, kept int) (chosen *fabric.Port, before, compute int) {
 	for k := range h.Ports {
 		p := &h.Ports[k]
 		serves := p.Serves(fabric.RoleCompute)
-		take := serves && chosen != nil && chosen.Down() && !p.Down() // those before have no link
-		if chosen == nil {
+		var take bool
+		switch {
+		case chosen == nil:
 			take = device == h.Name || device == "" && serves
+		case !serves || chosen.Number == kept:
+		case p.Number == kept:
+			take = chosen.State.Or("") != fabric.PortActive
+		default:
+			take = chosen.Down() && !p.Down() // those before have no link
 		}
 		if take {
 			chosen, before = p, compute

@@ -3,7 +3,9 @@
 package pinger
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -224,6 +226,54 @@ func TestMovedBefore(t *testing.T) {
 		}
 		if err != nil || got.String() != c.want {
 			t.Errorf("%s: %s, expected %s: %v", c.name, got.String(), c.want, err)
+		}
+	}
+}
+
+// TestPortKept keeps the first port of a device that ever had a link, and so its number, while the link flaps. One that
+// waits for its first link holds nothing.
+func TestPortKept(t *testing.T) {
+	var node *fabric.Node
+	p := New(Options{
+		Config: rdmaping.DefaultConfig(), Log: slog.New(slog.DiscardHandler), Host: named("n0"),
+		Maintenance: func() (string, error) { return "", nil },
+		Observe:     func(context.Context) *fabric.Node { return node },
+	})
+	const up, down = fabric.PortActive, fabric.PortState("down")
+	storage := known(fabric.RoleStorage)
+	for _, c := range []struct {
+		name   string
+		states []fabric.PortState
+		change func(h *fabric.HCA)
+		want   string
+	}{
+		{"no link yet", []fabric.PortState{down, down}, nil, "port 1, rail 0"},
+		{"no state yet", []fabric.PortState{"", ""}, nil, "port 1, rail 0"},
+		{"first link", []fabric.PortState{down, up}, nil, "port 2, rail 1"},
+		{"all are down", []fabric.PortState{down, down}, nil, "port 2, rail 1"},
+		{"a pod has it", []fabric.PortState{"", ""}, func(h *fabric.HCA) { h.Moved = true }, "port 2, rail 1"},
+		{"another role", []fabric.PortState{down, up}, func(h *fabric.HCA) { h.Ports[1].Role = storage }, "port 1, rail 0"},
+		{"as before", []fabric.PortState{down, up}, nil, "port 2, rail 1"},
+		{"the first one, too", []fabric.PortState{up, up}, nil, "port 1, rail 0"},
+		{"it is down", []fabric.PortState{down, up}, nil, "port 1, rail 0"},
+		{"it flaps", []fabric.PortState{up, up}, nil, "port 1, rail 0"},
+		{"down again", []fabric.PortState{down, up}, nil, "port 1, rail 0"},
+	} {
+		node = nodeOf("10.0.0.1", "mlx5_0")
+		h := &node.HCAs[0]
+		for i, state := range c.states {
+			one := nodeOf("10.0.0.1", "mlx5_0").HCAs[0].Ports[0]
+			if one.Number = i + 1; state != "" {
+				one.State = known(state)
+			}
+			h.Ports = append(h.Ports[:i], one)
+		}
+		if c.change != nil {
+			c.change(h)
+		}
+		p.look(t.Context())
+		if r := p.current().rails; len(r) != 1 || fmt.Sprintf("port %d, rail %d", r[0].Port, r[0].Rail) != c.want {
+			t.Errorf("%s: %+v, expected %s", c.name, r, c.want)
 		}
 	}
 }
