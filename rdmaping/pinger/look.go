@@ -61,6 +61,7 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	names, err := p.ownNames(ctx, list)
 	if err != nil {
 		errs = append(errs, err)
+		pl.leftOut++
 	}
 	if names == nil && p.o.Config.Self == "" { // it would ask itself as a peer
 		p.complain(errs)
@@ -109,6 +110,9 @@ func (p *Pinger) ownNames(ctx context.Context, list []peers.Target) ([]string, e
 	now, err := p.naming.Run(ctx, lookFor, p.o.Host)
 	if errors.Is(err, errand.ErrBusy) || errors.Is(err, context.DeadlineExceeded) { // one text, however long it lasts
 		err = fmt.Errorf("not read within %s", lookFor)
+	}
+	if err == nil && len(now) == 0 {
+		err = errors.New("there are none")
 	}
 	if err != nil {
 		return p.names, fmt.Errorf("the names and addresses of this host: %w (those before stay)", err)

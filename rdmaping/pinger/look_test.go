@@ -134,8 +134,8 @@ func TestSelfAppears(t *testing.T) {
 			{"no address yet", named("node"), "node", 3, 1, "no target is this node (node)"},
 			{"its address", named("node", "10.0.0.2"), "10.0.0.2:1", 2, 0, ""},
 			{"it is gone", named("node"), "10.0.0.2:1", 2, 0, ""},
-			{"not readable", func() ([]string, error) { return nil, errors.New("netlink: no buffer") }, "10.0.0.2:1", 2, 0, "netlink: no buffer"},
-			{"it hangs", func() ([]string, error) { <-hold; return []string{"node", "10.0.0.3"}, nil }, "10.0.0.2:1", 2, 0, "names and addresses of this host"},
+			{"not readable", func() ([]string, error) { return nil, errors.New("netlink: no buffer") }, "10.0.0.2:1", 2, 1, "netlink: no buffer"},
+			{"it hangs", func() ([]string, error) { <-hold; return []string{"node", "10.0.0.3"}, nil }, "10.0.0.2:1", 2, 1, "names and addresses of this host"},
 			{"another address", named("node", "10.0.0.3"), "10.0.0.3:1", 2, 0, ""},
 		} {
 			if c.name == "another address" {
@@ -156,7 +156,7 @@ func TestSelfAppears(t *testing.T) {
 	})
 }
 
-// TestNamesNeverRead asks nobody while this node does not know who it is.
+// TestNamesNeverRead asks nobody while this node does not know who it is, and says that nothing is pinged.
 func TestNamesNeverRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "targets.json")
 	if err := os.WriteFile(file, []byte(`[{"targets":["n0:1","n1:1"]}]`), 0o600); err != nil {
@@ -164,18 +164,24 @@ func TestNamesNeverRead(t *testing.T) {
 	}
 	config := rdmaping.DefaultConfig()
 	config.Files = []string{file}
+	var err error
 	o := Options{
-		Config: config, Log: slog.New(slog.DiscardHandler), Host: func() ([]string, error) { return nil, errors.New("no") },
+		Config: config, Log: slog.New(slog.DiscardHandler), Host: func() ([]string, error) { return nil, err },
 		Maintenance: func() (string, error) { return "", nil },
 		Observe:     func(context.Context) *fabric.Node { return nodeOf("10.0.0.1", "mlx5_0") },
 	}
-	p := New(o)
-	if p.look(t.Context()); len(p.current().rails) != 0 || p.current().targets != 2 {
-		t.Errorf("%+v", p.current())
+	var p *Pinger
+	for _, err = range []error{errors.New("no"), nil} {
+		p = New(o)
+		for range 2 {
+			if p.look(t.Context()); len(p.current().rails) != 0 || p.current().targets != 2 || p.current().leftOut != 1 {
+				t.Errorf("%v: %+v", err, p.current())
+			}
+		}
 	}
 	o.Config.Self = "n0:1"
 	p = New(o)
-	if p.look(t.Context()); len(p.current().rails) != 1 || len(p.current().rails[0].peers) != 1 {
+	if p.look(t.Context()); len(p.current().rails) != 1 || len(p.current().rails[0].peers) != 1 || p.current().leftOut != 0 {
 		t.Errorf("%+v", p.current())
 	}
 }
