@@ -267,9 +267,10 @@ func (p *Pinger) open(ctx context.Context, pl *plan) {
 			continue
 		}
 		r.tried, r.changed = time.Now(), false
-		end, err := rdmaping.Endpoint{}, fmt.Errorf("%s: no GID of its port fits: give its interface an address, or let "+
-			"/etc/nccl.conf say which GID jobs use (NCCL_IB_ADDR_FAMILY, NCCL_IB_GID_INDEX)", own.Device)
-		if !own.Unfit {
+		end, err := rdmaping.Endpoint{}, fmt.Errorf("%s: no GID of its port fits (as NCCL chooses: %s): give its interface such an "+
+			"address, or state in /etc/nccl.conf which GID jobs use (NCCL_IB_ADDR_FAMILY, NCCL_IB_ROCE_VERSION_NUM, "+
+			"NCCL_IB_ADDR_RANGE, NCCL_IB_GID_INDEX)", own.Device, fabric.Printable(own.Unfit, 200))
+		if own.Unfit == "" {
 			r.opened = own.Own
 			end, err = Session{p.worker}.Open(ctx, own.Own)
 		}

@@ -31,14 +31,14 @@ type Own struct {
 	LID     int          // of InfiniBand; 0: not known
 	MTU     int          // of the network interface, in bytes; 0: not known
 	Unread  bool         // the GIDs of the port are not known, so none is chosen
-	Unfit   bool         // none of them fits, as where the host has no address, or it changes; NCCL falls back to any
+	Unfit   string       // why none of them fits, as where the host has no address, or it changes; NCCL falls back to any
 	Unclear bool         // what MLNX_OFED sets as traffic class cannot be read
 }
 
 // differs reports whether a rail that was opened as o is to be opened anew. What is not known any more is no change.
 func (o Own) differs(now Own) bool {
 	now.LID, now.MTU, now.Card = cmp.Or(now.LID, o.LID), cmp.Or(now.MTU, o.MTU), o.Card
-	if now.Unread || now.Unfit {
+	if now.Unread || now.Unfit != "" {
 		now.GIDIndex, now.GID, now.RoCE, now.Unread, now.Unfit = o.GIDIndex, o.GID, o.RoCE, o.Unread, o.Unfit
 	}
 	if now.Unclear {
@@ -153,7 +153,9 @@ func settings(n *fabric.Node, h *fabric.HCA, p *fabric.Port, number int) Own {
 	}
 	if choice, ok := p.GIDChoice.Get(); ok && choice.Index >= 0 {
 		o.GIDIndex = choice.Index
-		o.Unfit = choice.Rule == fabric.GIDByFallback || choice.Rule == fabric.GIDByConfiguration && choice.GID == nil
+		if choice.Rule == fabric.GIDByFallback || choice.Rule == fabric.GIDByConfiguration && choice.GID == nil {
+			o.Unfit = cmp.Or(choice.Why, "none is chosen")
+		}
 		for _, g := range p.GIDs.Entries.Or(nil) {
 			if g.Index == choice.Index {
 				o.GID = g.Addr.As16()

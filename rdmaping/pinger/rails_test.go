@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -170,6 +171,39 @@ func TestUnfit(t *testing.T) {
 	)
 	if !strings.Contains(w.log.String(), "no GID of its port fits") {
 		t.Error(w.log.String())
+	}
+}
+
+// TestUnfitWhy is ports that have addresses, of which NCCL takes none: the log says what it looks for, and what states it.
+func TestUnfitWhy(t *testing.T) {
+	var nccl fabric.NCCLConfig
+	for _, c := range []struct {
+		name, address string
+		version       fabric.GIDType
+		says          string
+	}{
+		{"RoCE v1 only", "10.0.0.1", fabric.GIDRoCEv1, "no RoCE v2 GID with an IPv4 address"},
+		{"IPv6 only", "2001:db8::1", fabric.GIDRoCEv2, "no RoCE v2 GID with an IPv4 address"},
+	} {
+		w := newWorld(t, 4)
+		w.node = nodeOf(c.address, "mlx5_0")
+		p := &w.node.HCAs[0].Ports[0]
+		p.GIDs.Entries = known([]fabric.GID{{Index: 0, Addr: netip.MustParseAddr(c.address), Type: c.version}})
+		choice, ok := fabric.SelectGID(fabric.NodeCA, fabric.LinkEthernet, 1, p.GIDs.Entries.Value, &nccl)
+		if !ok || choice.Rule != fabric.GIDByFallback {
+			t.Fatalf("%s: %+v", c.name, choice)
+		}
+		p.GIDChoice = known(choice)
+		w.run(20 * time.Second)
+		log := w.log.String()
+		for _, want := range []string{c.says, "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_ADDR_RANGE", "NCCL_IB_GID_INDEX"} {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s: lacks %s: %s", c.name, want, log)
+			}
+		}
+		if n := strings.Count(log, "no GID of its port fits"); n != 1 || w.opens > 0 {
+			t.Errorf("%s: said %d times, %d opened", c.name, n, w.opens)
+		}
 	}
 }
 
