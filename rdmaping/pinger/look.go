@@ -8,14 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/rdmaping"
 	"gpufabric_exporter/rdmaping/exchange"
@@ -58,22 +55,18 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 		p.keepPorts(owns, n)
 		p.keepNumbers(owns, n)
 	}
-	names, err := p.ownNames(ctx, list)
+	listed := !slices.Equal(list, p.seen)
+	renamed, err := p.findSelf(ctx, list, listed)
 	if err != nil {
 		errs = append(errs, err)
 		pl.leftOut++
 	}
-	if names == nil && p.o.Config.Self == "" { // it would ask itself as a peer
+	if p.names == nil && p.o.Config.Self == "" { // it would ask itself as a peer
 		p.complain(errs)
 		return
 	}
-	changed := !slices.Equal(list, p.seen) || !slices.Equal(owns, p.owns) || !slices.Equal(names, p.names)
-	p.names = names
-	var others []peers.Target
-	if changed {
-		others = slices.DeleteFunc(slices.Clone(list), func(t peers.Target) bool { return p.isSelf(t.Address) })
-		p.missing = len(others) == len(list) && len(list) > 0 && len(owns) > 0
-	}
+	changed := listed || renamed || !slices.Equal(owns, p.owns)
+	p.missing = len(p.own) == 0 && len(list) > 0 && len(owns) > 0
 	switch self := p.self().Address; {
 	case !p.missing:
 	case p.o.Config.Self != "":
@@ -89,41 +82,21 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 		return
 	}
 	p.seen, p.owns = list, owns
+	own := map[string]bool{}
+	for _, t := range p.own {
+		own[t.Address] = true
+	}
+	others := slices.DeleteFunc(slices.Clone(list), func(t peers.Target) bool { return own[t.Address] })
 	pl.rails = nil
 	beyond := excess(owns)
 	for _, own := range owns {
-		one := planned{Own: own, excess: beyond[own.Device], self: p.selfOf(own.Rail, list)}
+		one := planned{Own: own, excess: beyond[own.Device], self: p.selfOf(own.Rail)}
 		one.Library = p.o.Config.Library
 		if !own.Moved && !one.excess {
 			one.peers = peers.Choose(one.self, others, p.o.Config.Peers)
 		}
 		pl.rails = append(pl.rails, one)
 	}
-}
-
-// ownNames are the names and addresses of this node now. Those before stay where they cannot be read, and while only
-// they are among the targets: an address that is gone for a while is still that of this node.
-func (p *Pinger) ownNames(ctx context.Context, list []peers.Target) ([]string, error) {
-	if p.o.Config.Self != "" {
-		return nil, nil
-	}
-	now, err := p.naming.Run(ctx, lookFor, p.o.Host)
-	if errors.Is(err, errand.ErrBusy) || errors.Is(err, context.DeadlineExceeded) { // one text, however long it lasts
-		err = fmt.Errorf("not read within %s", lookFor)
-	}
-	if err == nil && len(now) == 0 {
-		err = errors.New("there are none")
-	}
-	if err != nil {
-		return p.names, fmt.Errorf("the names and addresses of this host: %w (those before stay)", err)
-	}
-	among := func(names []string) bool {
-		return slices.ContainsFunc(list, func(t peers.Target) bool { return isOneOf(names, t.Address) })
-	}
-	if p.names != nil && !slices.Equal(now, p.names) && !among(now) && among(p.names) {
-		return p.names, nil
-	}
-	return now, nil
 }
 
 // keepPorts has devices keep the ports that had a link. Another port has another number, so it has no peers, and it would
@@ -175,47 +148,6 @@ func (p *Pinger) complain(errs []error) {
 		}
 	}
 	p.trouble = now
-}
-
-// selfOf is this node among the targets; of a node that is not among them nothing but its name is known.
-func (p *Pinger) selfOf(rail int, list []peers.Target) peers.Target {
-	for _, t := range list {
-		if (t.Rail == peers.AllRails || t.Rail == rail) && p.isSelf(t.Address) {
-			t.Rail = rail
-			return t
-		}
-	}
-	self := p.self()
-	self.Rail = rail
-	return self
-}
-
-func (p *Pinger) self() peers.Target {
-	if p.o.Config.Self == "" && len(p.names) > 0 {
-		return peers.Target{Address: p.names[0]}
-	}
-	return peers.Target{Address: p.o.Config.Self}
-}
-
-// isSelf reports whether an address is this node.
-func (p *Pinger) isSelf(address string) bool {
-	if p.o.Config.Self != "" {
-		return address == p.o.Config.Self
-	}
-	return isOneOf(p.names, address)
-}
-
-// isOneOf reports whether host:port has one of these names, with or without the domain, or is one of these addresses.
-func isOneOf(names []string, address string) bool {
-	host, _, _ := net.SplitHostPort(address)
-	return slices.ContainsFunc(names, func(own string) bool {
-		short, long := own, host
-		if len(short) > len(long) {
-			short, long = long, short
-		}
-		return strings.EqualFold(short, long) || short != "" && !strings.Contains(short, ".") && len(long) > len(short) &&
-			long[len(short)] == '.' && strings.EqualFold(long[:len(short)], short)
-	})
 }
 
 // told is what the exporter of a peer said of its rails.

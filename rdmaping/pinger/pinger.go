@@ -82,7 +82,9 @@ type Pinger struct {
 	unseen  []string        // devices that pods had before: they have numbers, and no rails
 	trouble map[string]bool // as of the last look
 	missing bool            // this node is not among the targets
-	names   []string        // of this node; nil: not known yet
+	read    []string        // names of this node as they were last read, the first of which is that of the host
+	names   []string        // those that it is found by; nil: not known yet
+	own     []peers.Target  // that are this node
 	naming  errand.Errand[[]string]
 }
 
