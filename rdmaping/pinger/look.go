@@ -99,8 +99,8 @@ func (p *Pinger) lookAt(ctx context.Context, pl *plan) {
 	}
 }
 
-// keepPorts has devices keep the ports that had a link. Another port has another number, so it has no peers, and it would
-// be opened each time that a link flaps. Only a port before it takes its place: links may come up in any order at boot.
+// keepPorts has devices keep the ports that had a link. Another port has another number, so it has no peers, and would
+// be opened each time that a link flaps. Only a port before it takes its place: links come up in any order at boot.
 func (p *Pinger) keepPorts(owns []Own, n *fabric.Node) {
 	for h, port := range n.Ports {
 		same := func(own Own) bool { return own.Device == h.Name && own.Port == port.Number }

@@ -16,8 +16,8 @@ import (
 
 // findSelf finds this node among the targets, and reports whether it is another one now. Names that cannot be read stay
 // as they were, and so do those before while only they are among the targets: an address that is gone for a while is
-// still that of this node. Hosts have thousands of addresses that are no targets, such as those of services: they change
-// often, and change nothing here.
+// still that of this node. A host may have thousands of addresses that are no targets, such as those of services. They
+// change often, and change nothing here.
 func (p *Pinger) findSelf(ctx context.Context, list []peers.Target, listed bool) (changed bool, err error) {
 	read := p.read
 	if p.o.Config.Self == "" {
