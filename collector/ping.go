@@ -35,7 +35,7 @@ var (
 	pingTargets = pingRow("targets", Gauge, "", nil,
 		"Number of targets that rails may choose their peers from.")
 	pingTargetErrors = pingRow("target_errors", Gauge, "", nil,
-		"Number of sources of targets that cannot be read, or of which entries are left out, and 1 more where no target is this node; the log has the reasons.")
+		"Number of sources of targets that cannot be read, or of which entries are left out, and 1 more each where no target is this node, and where the names and addresses of this host cannot be read; the log has the reasons.")
 	pingUntold = pingRow("targets_without_rails", Gauge, "", nil,
 		"Number of targets that rails of this node chose as peers and whose exporter answers and tells no rails; the log has the reasons. Those that do not run, cannot be reached, have just begun, or are in maintenance are not among them.")
 	pingStarts = pingRow("worker_starts_total", Counter, "", nil,
