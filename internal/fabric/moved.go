@@ -2,6 +2,8 @@
 
 package fabric
 
+import "slices"
+
 // LocateMoved sets what the PCI bus shows of devices in other network namespaces that were never seen in this one.
 func (n *Node) LocateMoved() {
 	for i := range n.HCAs {
@@ -30,15 +32,36 @@ func (n *Node) MayBeElsewhere(address string) bool {
 // functions and subfunctions are not counted, as on the host.
 func (n *Node) MovedCompute() (likely, all int) {
 	near, every := n.movedCompute()
+	if len(near) == 0 {
+		near = every
+	}
 	return len(near), len(every)
 }
 
-// LikelyMoved returns the devices that MovedCompute counts as likely, in the order of devices.
+// LikelyMoved returns the devices among them, in the order of devices, that may be taken for rails: those near a GPU, or
+// all where no rail is, and those of which the site says so. NCCL_IB_HCA excludes those that it does not take.
 func (n *Node) LikelyMoved() []*HCA {
-	likely, _ := n.movedCompute()
-	return likely
+	likely, all := n.movedCompute()
+	if len(likely) == 0 && !n.railNearGPU() {
+		likely = all
+	}
+	list, listed := n.NCCL.Devices()
+	return slices.DeleteFunc(likely, func(h *HCA) bool {
+		_, said := n.Policy.RoleOf(h.Name)
+		return listed && !said && !list.Takes(h.Name, 1)
+	})
 }
 
+func (n *Node) railNearGPU() bool {
+	for h, p := range n.Ports {
+		if f := n.PCI.NIC(h.Name); p.Serves(RoleCompute) && f != nil && n.nearGPU(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// movedCompute returns those near a GPU or of which the site says so, and all.
 func (n *Node) movedCompute() (likely, all []*HCA) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
@@ -53,9 +76,6 @@ func (n *Node) movedCompute() (likely, all []*HCA) {
 		if f := n.PCI.NIC(h.Name); said || f != nil && n.nearGPU(f) {
 			likely = append(likely, h)
 		}
-	}
-	if len(likely) == 0 {
-		likely = all
 	}
 	return likely, all
 }

@@ -77,26 +77,38 @@ func TestRulesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: promtool takes a minute (make rules)")
 	}
-	c := locatetest.Clos{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}
+	small := locatetest.Clos{Nodes: 9, PerLeaf: 3, Rails: 1, Spines: 2, Noise: true}
+	racks := locatetest.Clos{Nodes: 16, PerLeaf: 4, Rails: 1, Spines: 2, Noise: true}
 	const back, ends = begins + 12*60, begins + 40*60
-	for _, restarted := range []bool{true, false} {
-		f := newFleet(c, 3)
+	for _, test := range []struct {
+		locatetest.Clos
+		down      []string
+		restarted bool
+	}{
+		{small, []string{"n5"}, true},
+		{small, []string{"n5"}, false},
+		{racks, []string{"n4", "n5", "n6", "n7"}, true}, // without power
+	} {
+		f := newFleet(test.Clos, 3)
 		synctest.Test(t, func(*testing.T) {
-			c.Run(locatetest.Fault{}, begins, ends, 3, func(second int, pairs []locate.Pair) {
+			test.Run(locatetest.Fault{}, begins, ends, 3, func(second int, pairs []locate.Pair) {
 				var off []string
 				if second >= begins && second < back {
-					off = []string{"n5"}
+					off = test.down
 				}
-				if second == back && restarted {
-					f.judges["n5"], f.counts["n5"] = newJudge(), map[string]uint64{}
-					f.rails["n5"] = map[string]*rail{device(0): {planned: f.rails["n5"][device(0)].planned}}
+				if second == back && test.restarted {
+					for _, node := range test.down {
+						f.judges[node], f.counts[node] = newJudge(), map[string]uint64{}
+						f.rails[node] = map[string]*rail{device(0): {planned: f.rails[node][device(0)].planned}}
+					}
 				}
 				live := make([]locate.Pair, 0, len(pairs))
 				for _, p := range pairs {
 					if slices.Contains(off, p.To.Node) {
 						p.Bad = 1
 					}
-					if !slices.Contains(off, p.From.Node) {
+					early := test.restarted && second < back+12 && slices.Contains(test.down, p.From.Node) // it has no peers yet
+					if !early && !slices.Contains(off, p.From.Node) {
 						live = append(live, p)
 					}
 				}
@@ -110,10 +122,15 @@ func TestRulesBack(t *testing.T) {
 		})
 		said := firing(t, f.write(t))
 		for word, at := range said {
-			t.Logf("restarted %v: %s: from %d to %d s, back at %d s", restarted, word, at[0], at[len(at)-1], back)
+			t.Logf("%+v: %s: from %d to %d s, back at %d s", test, word, at[0], at[len(at)-1], back)
+			if at[len(at)-1] > back+150 {
+				t.Errorf("%+v: %s", test, word)
+			}
 		}
-		if at := said["node n5"]; len(said) != 1 || at == nil || at[len(at)-1] > back+150 {
-			t.Errorf("restarted %v: %v", restarted, said)
+		for _, node := range test.down {
+			if said["node "+node] == nil || len(said) != len(test.down) {
+				t.Errorf("%+v: %v", test, said)
+			}
 		}
 	}
 }

@@ -194,6 +194,9 @@ func Sole(start Start) Start {
 	return func(ctx context.Context, library string, log *slog.Logger) (Worker, error) {
 		mu.Lock()
 		defer mu.Unlock()
+		if ctx.Err() != nil { // of a Pinger that has ended: the last one may be that of the next
+			return nil, context.Cause(ctx)
+		}
 		if last != nil {
 			if err := last.Close(); err != nil {
 				return nil, fmt.Errorf("the process before still exists: %w", err)

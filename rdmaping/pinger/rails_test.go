@@ -246,6 +246,9 @@ func TestMovedBefore(t *testing.T) {
 		{"for storage", func(n *fabric.Node, _ *fabric.HCA) {
 			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_0$"), Role: fabric.RoleStorage}}
 		}, "mlx5_1 0, mlx5_2 1, "},
+		{"not for NCCL", func(n *fabric.Node, _ *fabric.HCA) {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: "=mlx5_1,mlx5_2"}}
+		}, "mlx5_1 0, mlx5_2 1, "},
 		{"seen before", func(_ *fabric.Node, h *fabric.HCA) {
 			h.Ports = nodeOf("10.0.0.1", "mlx5_0").HCAs[0].Ports
 		}, "mlx5_0 0, mlx5_1 1, mlx5_2 2, "},
