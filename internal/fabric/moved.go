@@ -38,8 +38,8 @@ func (n *Node) MovedCompute() (likely, all int) {
 	return len(near), len(every)
 }
 
-// LikelyMoved returns the devices among them, in the order of devices, that may be taken for rails: those near a GPU, or
-// all where no rail is, and those of which the site says so. NCCL_IB_HCA excludes those that it does not take.
+// LikelyMoved returns the devices among them, in the order of devices, that may be taken for rails: those near a GPU,
+// or all where no rail is, and those of which the site says so. NCCL_IB_HCA excludes those that it does not take.
 func (n *Node) LikelyMoved() []*HCA {
 	likely, all := n.movedCompute()
 	if len(likely) == 0 && !n.railNearGPU() {
