@@ -218,6 +218,9 @@ func TestFilesOfSecretsAreNotQuoted(t *testing.T) {
 func TestChangedWebFileIsNotQuoted(t *testing.T) {
 	name := users(t)
 	p := start(t, &fakeObserver{node: healthy}, "--web.config.file="+name)
+	if status, _, _ := p.Get("/metrics"); status != http.StatusUnauthorized { // it has begun with the file as it was
+		t.Fatalf("status %d", status)
+	}
 	if err := os.WriteFile(name, []byte("basic_auth_users: hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
